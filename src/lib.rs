@@ -1,0 +1,13 @@
+//! The Canonical Kubernetes control plane as a Juju machine charm.
+//!
+//! Where to look: an event in [`handlers`], a rule of the upgrade in [`upgrade`], a wire format in its port
+//! ([`juju`], [`snap`], [`k8sd`], [`kube`], [`machine`]). See ARCHITECTURE.md.
+
+pub mod juju;
+pub mod k8sd;
+pub mod kube;
+pub mod machine;
+pub mod names;
+pub mod snap;
+pub mod unix_http;
+pub mod upgrade;

@@ -1,0 +1,7 @@
+//! Port: the machine itself. Its root, its clock, its wake-up timer, its files and host facts.
+
+pub mod clock;
+pub mod root;
+pub mod timer;
+
+pub use root::Root;

@@ -1,0 +1,2 @@
+//! argv to cli.
+fn main() {}
