@@ -1,6 +1,8 @@
 //! The files that Juju reads, against what was found in the Python charm (`tests/recorded/python-charms/`) and Juju's
 //! own rules: a deployment of it must be refreshable to this charm and back, and lose nothing by it.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,7 @@
 //! The charm file as Juju would read it.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
