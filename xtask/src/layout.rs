@@ -72,8 +72,12 @@ pub(crate) fn charm_name(charm: &Path) -> Result<String, PackageError> {
     metadata.get("name").and_then(|name| name.as_str()).map(str::to_owned).ok_or_else(|| wrong(None))
 }
 
-/// Copies a file, or a directory with all that is in it. Links are followed, as charmcraft does.
-fn copy_tree(from: &Path, to: &Path) -> Result<(), PackageError> {
+/// Copies a file, or a directory with all that is in it, and their modes. Links are followed, as charmcraft does.
+///
+/// # Errors
+///
+/// Something can't be read or written.
+pub fn copy_tree(from: &Path, to: &Path) -> Result<(), PackageError> {
     if !from.is_dir() {
         return copy_file(from, to);
     }

@@ -13,7 +13,7 @@ mod platform;
 pub use archive::{pack, unpack};
 pub use build::build_charm;
 pub use error::PackageError;
-pub use layout::lay_out;
+pub use layout::{copy_tree, lay_out};
 pub use platform::Platform;
 
 use std::path::{Path, PathBuf};
