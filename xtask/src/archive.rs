@@ -1,4 +1,4 @@
-//! The `.charm`: a zip of a charm directory (juju-contract §6.1).
+//! The `.charm`: a zip of a charm directory, whose unix modes count (juju/charm, `charmarchive.go`).
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};

@@ -11,7 +11,7 @@ use crate::platform::Platform;
 
 /// Files and directories of the repository that every charm has.
 const REQUIRED: [&str; 5] = ["actions.yaml", "config.yaml", "hooks", "metadata.yaml", "templates"];
-/// Those that a charm has if the repository does (juju-contract §6.1).
+/// Those that a charm has if the repository does (Juju unpacks what is there; Charmhub shows some).
 const OPTIONAL: [&str; 5] = ["LICENSE", "README.md", "icon.svg", "lxd-profile.yaml", "version"];
 /// Ubuntu releases that the charm may be deployed to. The binary is static, so it runs on each; these are the ones that
 /// applications which are refreshed from the Python charm run on.
