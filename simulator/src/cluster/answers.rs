@@ -124,7 +124,17 @@ pub(super) struct Details<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) uid: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) causes: Option<[Cause<'a>; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) retry_after_seconds: Option<u32>,
+}
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Cause<'a> {
+    pub(super) reason: &'a str,
+    pub(super) message: &'a str,
+    pub(super) field: &'a str,
 }
 
 /// Kubernetes' answer to a call that failed.

@@ -50,6 +50,9 @@ pub(super) const HEARTBEAT: Duration = milliseconds(10_000);
 pub(super) const BOOTSTRAP_FILES: Duration = milliseconds(3_000);
 /// From a bootstrap's request to the API server's open port (`timelines/bootstrap.1.35`: 7.0 s at the latest).
 pub(super) const BOOTSTRAP_API_SERVER: Duration = milliseconds(6_000);
+/// From the open port of a new node's API server to its Node, registered and Ready (`timelines/bootstrap.1.35`: `cluster` is
+/// ready at its first answer).
+pub(super) const ENTRY_KUBELET: Duration = milliseconds(1_500);
 /// From a bootstrap's request to its answer (`timelines/bootstrap.1.35`: 9.2 s).
 pub(super) const BOOTSTRAP: Duration = milliseconds(9_000);
 /// From a bootstrap's request to the role `voter` (`timelines/bootstrap.1.35`: 9.9 s, after the answer).

@@ -155,7 +155,7 @@ impl Cluster {
         self.agenda.add_for(machine, now + files, MachineEvent::EntryFiles);
         self.agenda.add_for(machine, now + role, MachineEvent::EntryRole);
         self.agenda.add_for(machine, now + api_server, MachineEvent::ApiServerListens);
-        self.agenda.add_for(machine, now + api_server + delays::API_SERVER_READY, MachineEvent::KubeletPosts);
+        self.agenda.add_for(machine, now + api_server + delays::ENTRY_KUBELET, MachineEvent::KubeletPosts);
     }
 
     pub(super) fn entry_files(&mut self, machine: MachineId) {
@@ -183,18 +183,7 @@ impl Cluster {
         let Some(found) = self.machines.get(&machine) else { return };
         let Membership::Entering(Some(cluster), entry) = found.membership.clone() else { return };
         if !self.reaches_api_server(found) {
-            let (next, late) = (at + delays::API_SERVER_AGAIN, EntryEnd::Fails(
-                500,
-                "failed to join k8sd cluster as control plane: kube-apiserver did not become ready in time: kubernetes \
-                 endpoints not ready yet: context deadline exceeded"
-                    .to_owned(),
-            ));
-            if next > entry.deadline {
-                self.entry_will_fail(machine, at, &entry, late);
-            } else {
-                self.extend_ticket(entry.ticket, next);
-                self.agenda.add_for(machine, next, MachineEvent::EntryEnds);
-            }
+            self.entry_waits(machine, at, &entry);
             return;
         }
         if entry.kind == EntryKind::ControlPlane
@@ -207,6 +196,20 @@ impl Cluster {
             return;
         }
         self.entered(machine, at, cluster, &entry);
+    }
+
+    /// No API server answers yet: k8sd looks again, until its caller's patience ends.
+    fn entry_waits(&mut self, machine: MachineId, at: SimTime, entry: &Entry) {
+        let next = at + delays::API_SERVER_AGAIN;
+        if next <= entry.deadline {
+            self.extend_ticket(entry.ticket, next);
+            self.agenda.add_for(machine, next, MachineEvent::EntryEnds);
+            return;
+        }
+        let role = if entry.kind == EntryKind::Worker { "worker" } else { "control plane" };
+        let late = "kube-apiserver did not become ready in time: kubernetes endpoints not ready yet: context deadline exceeded";
+        let text = format!("failed to join k8sd cluster as {role}: {late}");
+        self.entry_will_fail(machine, at, entry, EntryEnd::Fails(500, text));
     }
 
     fn entry_will_fail(&mut self, machine: MachineId, at: SimTime, entry: &Entry, end: EntryEnd) {

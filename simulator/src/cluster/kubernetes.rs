@@ -3,7 +3,7 @@
 use semver::Version;
 use serde_json::Value;
 
-use super::answers::{Details, deleted, json, refusal, text};
+use super::answers::{Cause, Details, deleted, json, refusal, text};
 use super::node::{ApiServer, Machine};
 use super::objects;
 use super::state::{ClusterState, Phase, UpgradeResource};
@@ -299,12 +299,11 @@ fn patch_upgrade(state: &mut ClusterState, call: &Call<'_>, name: &str) -> Respo
     let patch = call.body();
     if let Some(asked) = patch.pointer("/status/phase").and_then(Value::as_str) {
         let Some(phase) = Phase::ALL.into_iter().find(|phase| phase.name() == asked) else {
-            let message = format!(
-                "Upgrade.k8sd.io \"{name}\" is invalid: status.phase: Unsupported value: \"{asked}\": supported values: \
-                 \"NodeUpgrade\", \"FeatureUpgrade\", \"Completed\", \"Failed\""
-            );
-            let details =
-                Details { name: Some(name), group: Some(UPGRADES.group), kind: Some("Upgrade"), ..Details::default() };
+            let supported = "\"NodeUpgrade\", \"FeatureUpgrade\", \"Completed\", \"Failed\"";
+            let cause = format!("Unsupported value: \"{asked}\": supported values: {supported}");
+            let message = format!("Upgrade.k8sd.io \"{name}\" is invalid: status.phase: {cause}");
+            let cause = Cause { reason: "FieldValueNotSupported", message: &cause, field: "status.phase" };
+            let details = Details { kind: Some("Upgrade"), causes: Some([cause]), ..UPGRADES.details(Some(name)) };
             return refusal(422, "Invalid", &message, Some(details));
         };
         state.change_upgrade(name, |upgrade| upgrade.phase = phase);
