@@ -269,8 +269,12 @@ impl Cluster {
     }
 
     pub(super) fn undo_entry(&mut self, machine: MachineId, at: SimTime) {
+        let cluster = self.cluster_of(machine);
         self.withdraw_entry(machine);
         self.reset(machine, at);
+        if let Some(cluster) = cluster {
+            self.look_at_upgrades(cluster, at);
+        }
     }
 
     /// k8sd ends in the middle of a bootstrap or join.
