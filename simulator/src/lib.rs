@@ -2,6 +2,7 @@
 //! real charm binary, which is run by exec as Juju's agent runs it.
 
 pub mod cli;
+pub mod cluster;
 pub mod layout;
 pub mod report;
 pub mod time;
