@@ -1,1 +1,11 @@
-//! The pure core.
+//! The pure core of the upgrade: facts in, decision out. No I/O, no clock, no environment.
+
+pub mod admin;
+pub mod leader;
+pub mod messages;
+pub mod unit;
+pub mod values;
+pub mod waiting;
+
+#[cfg(test)]
+mod tests;
