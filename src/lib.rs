@@ -3,11 +3,13 @@
 //! Where to look: an event in [`handlers`], a rule of the upgrade in [`upgrade`], a wire format in its port
 //! ([`juju`], [`snap`], [`k8sd`], [`kube`], [`machine`]). See ARCHITECTURE.md.
 
+pub mod databags;
 pub mod juju;
 pub mod k8sd;
 pub mod kube;
 pub mod machine;
 pub mod names;
+pub mod rfc3339;
 pub mod snap;
 pub mod unix_http;
 pub mod upgrade;
