@@ -1,6 +1,7 @@
 //! The pure core of the upgrade: facts in, decision out. No I/O, no clock, no environment.
 
 pub mod admin;
+pub mod constraint;
 pub mod leader;
 pub mod messages;
 pub mod unit;
