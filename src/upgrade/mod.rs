@@ -7,6 +7,3 @@ pub mod messages;
 pub mod unit;
 pub mod values;
 pub mod waiting;
-
-#[cfg(test)]
-mod tests;

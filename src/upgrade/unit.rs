@@ -199,8 +199,8 @@ pub fn plan(view: &UnitView<'_>) -> UnitPlan {
         enter(&mut bag, UnitState::Idle, view.now);
     }
     let known = match view.snap {
+        // What is unknown changes no target: `completed` for the old pin would read as `completed` for the new one.
         SnapView::Unknown(why) => {
-            note_target(&mut bag, view);
             return UnitPlan { bag, action: UnitAction::Rest, waiting: Some(WaitingOn::Snapd { why: why.clone() }) };
         }
         SnapView::Known(known) => known,
@@ -212,10 +212,7 @@ pub fn plan(view: &UnitView<'_>) -> UnitPlan {
     match view.standing {
         Standing::Newcomer => newcomer(view, known, bag),
         Standing::Member => member(view, known, bag),
-        Standing::Unknown => {
-            note_target(&mut bag, view);
-            UnitPlan { bag, action: UnitAction::Rest, waiting: Some(WaitingOn::Membership) }
-        }
+        Standing::Unknown => UnitPlan { bag, action: UnitAction::Rest, waiting: Some(WaitingOn::Membership) },
     }
 }
 
@@ -323,7 +320,7 @@ fn at_pin(view: &UnitView<'_>, known: &KnownSnap, mut bag: UnitBag) -> UnitPlan 
 /// It comes before R2, or `completed` and `idle` would chase each other while `upgrade-run` is still there.
 fn run_is_over(view: &UnitView<'_>, own: &UnitBag) -> bool {
     view.application.stack.is_empty()
-        && view.members.iter().all(|member| {
+        && view.members.iter().filter(|member| view.units.contains(*member)).all(|member| {
             let bag = if member == view.me { Some(own) } else { view.peers.get(member) };
             view.is_skipped(member) || bag.is_some_and(|bag| is_at_rest(bag, view.target))
         })
