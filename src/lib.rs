@@ -10,6 +10,7 @@ pub mod kube;
 pub mod machine;
 pub mod names;
 pub mod rfc3339;
+pub mod secret;
 pub mod snap;
 pub mod unix_http;
 pub mod upgrade;
