@@ -194,14 +194,11 @@ fn done(speaker: &Speaker<'_>) -> Message {
     Message::new(Tone::Active, text)
 }
 
-/// Config `pause-after-unit-refresh` is none of its three values.
-pub fn bad_pause_policy(application: &str) -> Message {
+/// An option that can't be used as it is: what it may be, and the command that mends it.
+pub fn bad_option(application: &str, option: &str, allowed: &str, example: &str) -> Message {
     Message::new(
         Tone::Blocked,
-        format!(
-            "Config pause-after-unit-refresh: none, first or all. Set it: juju config {application} \
-             pause-after-unit-refresh=none"
-        ),
+        format!("Config {option}: {allowed}. Set it: juju config {application} {option}={example}"),
     )
 }
 

@@ -1,0 +1,3 @@
+//! What the charm wants from k8sd: bootstrap, join, tokens, configuration.
+
+pub mod config;
