@@ -14,5 +14,6 @@ pub mod rfc3339;
 pub mod secret;
 pub mod settings;
 pub mod snap;
+pub mod status;
 pub mod unix_http;
 pub mod upgrade;

@@ -1,0 +1,228 @@
+//! What Juju tells a hook by its environment, parsed once into a value that doesn't change.
+//!
+//! Variables: Juju `internal/worker/uniter/runner/context/context.go` `HookVars`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::event::Event;
+use crate::machine::Root;
+use crate::names::UnitName;
+
+/// One hook's, action's or `juju-exec`'s circumstances.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JujuContext {
+    /// This unit, `JUJU_UNIT_NAME`.
+    pub unit: UnitName,
+    /// What is dispatched, `JUJU_DISPATCH_PATH`.
+    pub event: Event,
+    /// The charm's directory, `JUJU_CHARM_DIR`.
+    pub charm_dir: PathBuf,
+    /// The machine's root.
+    pub root: Root,
+    /// The model's name and UUID.
+    pub model: Model,
+    /// The relation that the hook is for.
+    pub relation: Option<RelationContext>,
+    /// The action that is run.
+    pub action: Option<ActionContext>,
+    /// The machine, `0` or `0/lxd/1`.
+    pub machine_id: String,
+    /// The agent's version; absent if it isn't one.
+    pub juju_version: Option<semver::Version>,
+    /// The cloud's availability zone, if it has one.
+    pub availability_zone: Option<String>,
+}
+
+/// `JUJU_MODEL_NAME` and `JUJU_MODEL_UUID`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    /// The name.
+    pub name: String,
+    /// The UUID.
+    pub uuid: String,
+}
+
+/// Juju's id of a relation, `upgrade:3`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelationId(pub String);
+
+/// The relation that a hook is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelationContext {
+    /// Its id, `JUJU_RELATION_ID`.
+    pub id: RelationId,
+    /// Its endpoint's name, `JUJU_RELATION`.
+    pub endpoint: String,
+    /// The unit that it is about, if it is about one.
+    pub remote_unit: Option<UnitName>,
+    /// The application on the other side.
+    pub remote_application: Option<String>,
+    /// Who leaves.
+    pub departing_unit: Option<UnitName>,
+}
+
+/// The action that is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActionContext {
+    /// Its name, `JUJU_ACTION_NAME`.
+    pub name: String,
+    /// Juju's id of the operation, `JUJU_ACTION_UUID` (`12`).
+    pub operation: String,
+}
+
+/// Why an environment isn't a hook's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContextError {
+    /// Nobody of Juju's is here: the program was started by hand.
+    #[error("no JUJU_UNIT_NAME in the environment: this program is run by Juju")]
+    NotJuju,
+    /// A variable that must be there is not.
+    #[error("{0} is not set: this needs Juju 3.3 or later")]
+    Missing(&'static str),
+    /// A variable says what can't be.
+    #[error("{variable} is `{value}`, which is not {expected}")]
+    Bad {
+        /// Its name.
+        variable: &'static str,
+        /// What it says.
+        value: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+}
+
+impl JujuContext {
+    /// Reads the environment; `program` is how this program was called, for a Juju that names no dispatch path.
+    ///
+    /// # Errors
+    ///
+    /// It isn't Juju's, or lacks what no hook can do without.
+    pub fn parse(
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        program: &Path,
+    ) -> Result<Self, ContextError> {
+        let variables: Variables = Variables(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
+                .filter(|(name, _)| name.starts_with("JUJU_"))
+                .collect(),
+        );
+        let unit = variables.text("JUJU_UNIT_NAME").ok_or(ContextError::NotJuju)?;
+        let unit = unit_name("JUJU_UNIT_NAME", &unit)?;
+        let charm_dir = variables.0.get("JUJU_CHARM_DIR").filter(|value| !value.is_empty());
+        let charm_dir = PathBuf::from(charm_dir.ok_or(ContextError::Missing("JUJU_CHARM_DIR"))?);
+        let path = variables.text("JUJU_DISPATCH_PATH");
+        let path = path.unwrap_or_else(|| program.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        let text = |name: &str| variables.text(name);
+        Ok(Self {
+            unit,
+            event: Event::parse(&path),
+            root: Root::of_charm_dir(&charm_dir),
+            charm_dir,
+            model: Model {
+                name: text("JUJU_MODEL_NAME").unwrap_or_default(),
+                uuid: text("JUJU_MODEL_UUID").unwrap_or_default(),
+            },
+            relation: variables.relation()?,
+            action: text("JUJU_ACTION_NAME")
+                .map(|name| ActionContext { name, operation: text("JUJU_ACTION_UUID").unwrap_or_default() }),
+            machine_id: text("JUJU_MACHINE_ID").unwrap_or_default(),
+            juju_version: text("JUJU_VERSION").and_then(|version| semver::Version::parse(&version).ok()),
+            availability_zone: text("JUJU_AVAILABILITY_ZONE"),
+        })
+    }
+}
+
+/// `JUJU_*`; one that is empty says as much as one that is absent.
+struct Variables(BTreeMap<String, OsString>);
+
+impl Variables {
+    fn text(&self, name: &str) -> Option<String> {
+        self.0.get(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
+    }
+
+    fn unit(&self, name: &'static str) -> Result<Option<UnitName>, ContextError> {
+        self.text(name).map(|value| unit_name(name, &value)).transpose()
+    }
+
+    fn relation(&self) -> Result<Option<RelationContext>, ContextError> {
+        let (Some(endpoint), Some(id)) = (self.text("JUJU_RELATION"), self.text("JUJU_RELATION_ID")) else {
+            return Ok(None);
+        };
+        Ok(Some(RelationContext {
+            id: RelationId(id),
+            endpoint,
+            remote_unit: self.unit("JUJU_REMOTE_UNIT")?,
+            remote_application: self.text("JUJU_REMOTE_APP"),
+            departing_unit: self.unit("JUJU_DEPARTING_UNIT")?,
+        }))
+    }
+}
+
+fn unit_name(variable: &'static str, value: &str) -> Result<UnitName, ContextError> {
+    let bad = |_| ContextError::Bad { variable, value: value.to_owned(), expected: "a unit's name such as `k8s/0`" };
+    value.parse().map_err(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::RelationChange;
+    use super::*;
+
+    fn parse(variables: &[(&str, &str)]) -> Result<JujuContext, ContextError> {
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        JujuContext::parse(variables, Path::new("/charm/hooks/start"))
+    }
+
+    #[test]
+    fn recorded_environments_are_read_whole() {
+        for recording in [
+            include_str!("../../tests/recorded/juju/3.6/hook-env/hooks_cluster-relation-departed.json"),
+            include_str!("../../tests/recorded/juju/4.0/hook-env/hooks_cluster-relation-departed.json"),
+        ] {
+            let recording: serde_json::Value = serde_json::from_str(recording).unwrap();
+            let variables = recording["env"].as_object().unwrap();
+            let variables = variables.iter().map(|(name, value)| (name.into(), value.as_str().unwrap().into()));
+            let context = JujuContext::parse(variables, Path::new("dispatch")).unwrap();
+            assert_eq!(context.unit, UnitName::new("k8s", 0));
+            assert_eq!(context.charm_dir, Path::new("/var/lib/juju/agents/unit-k8s-0/charm"));
+            assert!(context.root.is_production());
+            let event = Event::Relation { endpoint: "cluster".to_owned(), change: RelationChange::Departed };
+            assert_eq!(context.event, event);
+            let relation = context.relation.unwrap();
+            assert_eq!(relation.id, RelationId("cluster:0".to_owned()));
+            assert_eq!(relation.remote_unit, Some(UnitName::new("k8s", 1)));
+            assert_eq!(relation.departing_unit, Some(UnitName::new("k8s", 1)));
+            assert_eq!(context.action, None);
+        }
+    }
+
+    #[test]
+    fn an_action_is_known_by_its_name_and_operation() {
+        let recording = include_str!("../../tests/recorded/juju/3.6/hook-env/actions_act.json");
+        let recording: serde_json::Value = serde_json::from_str(recording).unwrap();
+        let variables = recording["env"].as_object().unwrap();
+        let variables = variables.iter().map(|(name, value)| (name.into(), value.as_str().unwrap().into()));
+        let context = JujuContext::parse(variables, Path::new("dispatch")).unwrap();
+        assert_eq!(context.event, Event::Action("act".to_owned()));
+        let action = ActionContext { name: "act".to_owned(), operation: "12".to_owned() };
+        assert_eq!(context.action, Some(action));
+    }
+
+    #[test]
+    fn what_is_missing_or_bad_is_named() {
+        assert_eq!(parse(&[("HOME", "/root")]), Err(ContextError::NotJuju));
+        assert_eq!(parse(&[("JUJU_UNIT_NAME", "k8s/0")]), Err(ContextError::Missing("JUJU_CHARM_DIR")));
+        let bad = parse(&[("JUJU_UNIT_NAME", "k8s-0"), ("JUJU_CHARM_DIR", "/c")]).unwrap_err();
+        assert_eq!(bad.to_string(), "JUJU_UNIT_NAME is `k8s-0`, which is not a unit's name such as `k8s/0`");
+    }
+
+    #[test]
+    fn without_a_dispatch_path_the_programs_name_is_the_event() {
+        let context = parse(&[("JUJU_UNIT_NAME", "k8s/0"), ("JUJU_CHARM_DIR", "/c")]).unwrap();
+        assert_eq!(context.event, Event::Start);
+    }
+}

@@ -1,0 +1,63 @@
+//! What can go wrong with Juju.
+
+use super::tools::HookToolError;
+
+/// Why Juju gave no answer that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum JujuError {
+    /// A hook tool failed.
+    #[error(transparent)]
+    Tool(#[from] HookToolError),
+    /// A hook tool's answer isn't what it should be.
+    #[error("{tool} answered something else than {expected}")]
+    Answer {
+        /// Which tool.
+        tool: &'static str,
+        /// What it should have answered.
+        expected: &'static str,
+        /// Where it differs.
+        source: serde_json::Error,
+    },
+    /// A secret's content could not be handed over.
+    #[error("cannot hand a secret over by a file")]
+    SecretFile(#[source] std::io::Error),
+}
+
+impl JujuError {
+    fn says(&self, texts: &[&str]) -> bool {
+        match self {
+            Self::Tool(HookToolError::Refused { message, .. }) => {
+                let message = message.to_ascii_lowercase();
+                texts.iter().any(|text| message.contains(text))
+            }
+            _ => false,
+        }
+    }
+
+    /// The relation is gone, or unknown in this hook.
+    pub fn is_relation_not_found(&self) -> bool {
+        self.says(&["relation not found", "unknown relation"])
+    }
+
+    /// The unit or application has no bag that this unit could read: it never entered the relation, or is gone.
+    pub fn is_no_bag(&self) -> bool {
+        let texts =
+            ["settings not found", "relation unit not found", "application not found in relation", "permission denied"];
+        self.says(&texts) || self.is_relation_not_found()
+    }
+
+    /// The secret is gone, or not for this unit.
+    pub fn is_no_secret(&self) -> bool {
+        self.says(&["not found", "not allowed to read", "permission denied"])
+    }
+
+    /// This unit isn't the leader (any more).
+    pub fn is_not_leader(&self) -> bool {
+        self.says(&["not the leader", "cannot write relation settings", "is not leader of", "lease not held"])
+    }
+
+    /// Nobody has attached the resource, or it can't be fetched now.
+    pub fn is_no_resource(&self) -> bool {
+        self.says(&["could not download resource"])
+    }
+}
