@@ -1,0 +1,190 @@
+//! One look at the snap, and the one step that may follow. Nothing here waits: a change is looked at once.
+
+use super::SNAP;
+use super::client::{Ask, Snapd, Which};
+use super::error::{SnapdError, one_line};
+use super::hashes::{Hashes, Sha256};
+use super::pin::{Pin, Wanted, at_pin};
+use super::wire::{Change, ChangeId, Snap, Task};
+use crate::names::{KubernetesVersion, Revision, Timestamp};
+use crate::upgrade::messages::Progress;
+use crate::upgrade::unit::{FinishedChange, Installed, KnownSnap, SnapView};
+
+/// Kinds of changes that leave the snap's revision alone (recorded, but for the snapshots': snapd
+/// `overlord/snapshotstate`). A kind that isn't known counts as one that doesn't.
+const HARMLESS: [&str; 7] = [
+    "service-control",
+    "configure-snap",
+    "hold-snap",
+    "unhold-snap",
+    "save-snapshot",
+    "check-snapshot",
+    "forget-snapshot",
+];
+
+/// A hold that ends sooner than this, in seconds, isn't one for ever.
+const YEAR: u64 = 365 * 24 * 3600;
+
+/// What was seen of the snap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// What the upgrade's rules want to know of it.
+    pub view: SnapView,
+    /// The change in progress, whoever started it.
+    pub change: Option<Change>,
+    /// The snap as snapd has it, if it is installed.
+    pub snap: Option<Snap>,
+}
+
+/// Looks at the snap once: its changes, then itself.
+///
+/// `finished`: whether the changes that are over are wanted too, and since when. Whatever fails makes the view unknown.
+pub async fn look(snapd: &Snapd, wanted: &Wanted, hashes: &Hashes, finished: Option<Timestamp>) -> Look {
+    match try_look(snapd, wanted, hashes, finished).await {
+        Ok(look) => look,
+        Err(error) => Look { view: SnapView::Unknown(error.to_string()), change: None, snap: None },
+    }
+}
+
+async fn try_look(
+    snapd: &Snapd,
+    wanted: &Wanted,
+    hashes: &Hashes,
+    finished: Option<Timestamp>,
+) -> Result<Look, SnapdError> {
+    // In this order: a change that ends in between is then seen as still on, and the next hook sees its end. The other
+    // way round the snap would be seen as before that change, and nothing at work on it.
+    let which = if finished.is_some() { Which::All } else { Which::InProgress };
+    let changes: Vec<Change> = snapd.changes(SNAP, which).await?.into_iter().filter(alters_the_snap).collect();
+    let snap = snapd.snap(SNAP).await?;
+    let content = snap.as_ref().map(|snap| content(&wanted.pin, snap, hashes)).transpose()?.flatten();
+    let installed = snap.as_ref().map(|snap| (kubernetes_version(&snap.version), snap));
+    if let Some((None, Snap { version, .. })) = installed {
+        let view = SnapView::Unknown(format!("the snap's version `{version}` is none of Kubernetes"));
+        return Ok(Look { view, change: None, snap });
+    }
+    let installed =
+        installed.and_then(|(version, snap)| Some(Installed { version: version?, revision: snap.revision }));
+    let at_pin = snap.as_ref().is_some_and(|snap| at_pin(&wanted.pin, snap, content.as_ref()));
+    let finished = finished.map_or_else(Vec::new, |since| finished_since(&changes, since));
+    // snapd lists them in no order.
+    let change = changes.into_iter().filter(|change| !change.ready).min_by_key(|change| change.spawn_time);
+    let known = KnownSnap { installed, at_pin, change: change.as_ref().map(|change| change.id.0.clone()), finished };
+    Ok(Look { view: SnapView::Known(known), change, snap })
+}
+
+fn alters_the_snap(change: &Change) -> bool {
+    !HARMLESS.contains(&change.kind.as_str())
+}
+
+fn finished_since(changes: &[Change], since: Timestamp) -> Vec<FinishedChange> {
+    let mut finished: Vec<FinishedChange> = changes
+        .iter()
+        .filter(|change| change.ready)
+        .filter_map(|change| Some(FinishedChange { ready: change.ready_time?, failure: failure(change) }))
+        .filter(|change| change.ready >= since)
+        .collect();
+    finished.sort_by_key(|change| change.ready);
+    finished
+}
+
+/// The hash of the file that the snap is mounted from, where the pin needs it.
+///
+/// That file is what was uploaded, byte for byte, so nothing has to be remembered about it.
+fn content(pin: &Pin, snap: &Snap, hashes: &Hashes) -> Result<Option<Sha256>, SnapdError> {
+    let (Pin::File { .. }, Revision::Local(_), Some(blob)) = (pin, snap.revision, &snap.blob) else {
+        return Ok(None);
+    };
+    hashes.of_file(blob).map(Some).map_err(|source| SnapdError::File { path: blob.clone(), source })
+}
+
+/// The Kubernetes version in a snap's version: `1.32.1`, `v1.32`, and `1.33.0` of `1.33-dev`.
+fn kubernetes_version(text: &str) -> Option<KubernetesVersion> {
+    if let Ok(version) = text.parse() {
+        return Some(version);
+    }
+    let bare = text.strip_prefix('v').unwrap_or(text);
+    let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
+    bare.get(..end)?.parse().ok()
+}
+
+/// Begins to bring the snap to its pin.
+pub async fn begin(snapd: &Snapd, wanted: &Wanted, installed: Option<&Snap>) -> Result<ChangeId, SnapdError> {
+    // An installed snap that runs unconfined goes on so, whatever the manifest says.
+    let classic = |wants: bool| wants || installed.is_some_and(Snap::is_classic);
+    let amend = matches!(installed.map(|snap| snap.revision), Some(Revision::Local(_)));
+    let ask = match &wanted.pin {
+        Pin::File { file, classic: wants } => return snapd.install_file(&file.path, classic(*wants)).await,
+        Pin::Revision { revision, channel, classic: wants } => {
+            Ask { revision: Some(*revision), channel: channel.clone(), classic: classic(*wants), amend }
+        }
+        Pin::Channel { channel, classic: wants } => {
+            Ask { revision: None, channel: Some(channel.clone()), classic: classic(*wants), amend }
+        }
+    };
+    match installed {
+        None => snapd.install(SNAP, &ask).await,
+        Some(_) => snapd.refresh(SNAP, &ask).await,
+    }
+}
+
+/// Whether the snap's refreshes are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// They were already.
+    Already,
+    /// They are now.
+    Now,
+    /// This snapd (before 2.58) can't hold one snap, and the whole machine isn't held for it.
+    CannotHold,
+}
+
+/// Holds the snap's refreshes, unless they are held already: a revision changes when its unit has its turn, and never by
+/// itself.
+pub async fn hold(snapd: &Snapd, snap: &Snap, now: Timestamp) -> Result<Held, SnapdError> {
+    if snap.hold.is_some_and(|until| until.seconds_since(now) > YEAR) {
+        return Ok(Held::Already);
+    }
+    Ok(if snapd.hold(SNAP).await? { Held::Now } else { Held::CannotHold })
+}
+
+/// How far a change is: the task at work, and how much of a download is there.
+pub fn progress(change: &Change) -> Progress {
+    let at_work = |task: &&Task| matches!(task.status.as_str(), "Doing" | "Undoing" | "Abort");
+    let Some(task) = change.tasks.iter().find(at_work) else {
+        return Progress { task: change.summary.clone(), percent: None };
+    };
+    if task.kind == "download-snap" {
+        // `Download snap "k8s" (2002) from channel "1.32-classic/stable"` is too much for a status.
+        let short = task.summary.split(" (").next().unwrap_or(&task.summary);
+        return Progress { task: short.to_owned(), percent: percent(task) };
+    }
+    let undoing = if task.status == "Undoing" { "Undo: " } else { "" };
+    Progress { task: format!("{undoing}{}", task.summary), percent: None }
+}
+
+/// In steps of 5; `None` before the first byte, when snapd says 1 of 1.
+fn percent(task: &Task) -> Option<u8> {
+    let (done, total) = (task.progress.done, task.progress.total);
+    if total <= 1 {
+        return None;
+    }
+    let hundredths = u128::from(done.min(total)) * 100 / u128::from(total);
+    u8::try_from(hundredths / 5 * 5).ok()
+}
+
+/// Why a change that is over did no good: the failing task's own line; `None`: it did, or isn't over.
+pub fn failure(change: &Change) -> Option<String> {
+    if !change.ready || change.status == "Done" {
+        return None;
+    }
+    let failed = change.tasks.iter().find(|task| task.status == "Error");
+    let said = failed.and_then(|task| task.log.iter().rev().find_map(|line| line.split_once(" ERROR "))).map(|it| it.1);
+    let cause = match (said, failed, &change.err) {
+        (Some(said), _, _) => one_line(said),
+        (None, Some(task), _) => format!("{} failed", one_line(&task.summary)),
+        (None, None, Some(err)) => one_line(err),
+        (None, None, None) => format!("{}: {}", one_line(&change.summary), change.status),
+    };
+    Some(cause)
+}
