@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod databags;
+pub mod error_text;
 pub mod juju;
 pub mod k8sd;
 pub mod kube;
