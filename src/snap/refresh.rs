@@ -188,3 +188,73 @@ pub fn failure(change: &Change) -> Option<String> {
     };
     Some(cause)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snap::wire::TaskProgress;
+
+    fn change(kind: &str, task_status: &str, done: u64, total: u64) -> Change {
+        let task = Task {
+            kind: kind.to_owned(),
+            summary: "Download snap \"k8s\" (2002) from channel \"1.32-classic/stable\"".to_owned(),
+            status: task_status.to_owned(),
+            progress: TaskProgress { done, total },
+            log: Vec::new(),
+        };
+        Change {
+            id: ChangeId("1".to_owned()),
+            kind: "refresh-snap".to_owned(),
+            summary: "Refresh \"k8s\" snap".to_owned(),
+            status: "Doing".to_owned(),
+            ready: false,
+            spawn_time: None,
+            ready_time: None,
+            err: None,
+            tasks: vec![task],
+        }
+    }
+
+    #[test]
+    fn a_downloads_figure_moves_in_steps() {
+        for (done, total, percent) in [
+            (1, 1, None),
+            (0, 300, Some(0)),
+            (14, 300, Some(0)),
+            (15, 300, Some(5)),
+            (299, 300, Some(95)),
+            (300, 300, Some(100)),
+            (301, 300, Some(100)),
+            (u64::MAX - 1, u64::MAX, Some(95)),
+        ] {
+            let progress = progress(&change("download-snap", "Doing", done, total));
+            assert_eq!(progress, Progress { task: "Download snap \"k8s\"".to_owned(), percent }, "{done} of {total}");
+        }
+    }
+
+    #[test]
+    fn what_is_undone_is_said_to_be() {
+        assert!(progress(&change("link-snap", "Undoing", 1, 1)).task.starts_with("Undo: Download"));
+        assert_eq!(progress(&change("link-snap", "Do", 0, 1)).task, "Refresh \"k8s\" snap");
+    }
+
+    #[test]
+    fn a_failure_without_a_line_of_its_own_is_named_all_the_same() {
+        let over = |task_status, err: Option<&str>| {
+            let change = change("link-snap", task_status, 1, 1);
+            failure(&Change { ready: true, status: "Error".to_owned(), err: err.map(str::to_owned), ..change })
+        };
+        assert!(over("Error", None).unwrap().ends_with("failed"));
+        assert_eq!(over("Undone", Some("cannot\n- do")).unwrap(), "cannot - do");
+        assert_eq!(over("Undone", None).unwrap(), "Refresh \"k8s\" snap: Error");
+    }
+
+    #[test]
+    fn versions_as_snaps_write_them() {
+        for (text, version) in
+            [("1.32.1", Some("1.32.1")), ("v1.32", Some("1.32.0")), ("1.33-dev", Some("1.33.0")), ("latest", None)]
+        {
+            assert_eq!(kubernetes_version(text).map(|it| it.to_string()).as_deref(), version, "{text}");
+        }
+    }
+}
