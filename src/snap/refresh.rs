@@ -67,10 +67,14 @@ async fn try_look(
         installed.and_then(|(version, snap)| Some(Installed { version: version?, revision: snap.revision }));
     let at_pin = snap.as_ref().is_some_and(|snap| at_pin(&wanted.pin, snap, content.as_ref()));
     let finished = finished.map_or_else(Vec::new, |since| finished_since(&changes, since));
-    // snapd lists them in no order.
-    let change = changes.into_iter().filter(|change| !change.ready).min_by_key(|change| change.spawn_time);
+    let change = at_work(changes);
     let known = KnownSnap { installed, at_pin, change: change.as_ref().map(|change| change.id.0.clone()), finished };
     Ok(Look { view: SnapView::Known(known), change, snap })
+}
+
+/// The change that began first of those that are not over; snapd lists them in no order.
+fn at_work(changes: Vec<Change>) -> Option<Change> {
+    changes.into_iter().filter(|change| !change.ready).min_by_key(|change| change.spawn_time)
 }
 
 fn alters_the_snap(change: &Change) -> bool {
@@ -92,9 +96,7 @@ fn finished_since(changes: &[Change], since: Timestamp) -> Vec<FinishedChange> {
 ///
 /// That file is what was uploaded, byte for byte, so nothing has to be remembered about it.
 fn content(pin: &Pin, snap: &Snap, hashes: &Hashes) -> Result<Option<Sha256>, SnapdError> {
-    let (Pin::File { .. }, Revision::Local(_), Some(blob)) = (pin, snap.revision, &snap.blob) else {
-        return Ok(None);
-    };
+    let (Pin::File { .. }, Some(blob)) = (pin, &snap.blob) else { return Ok(None) };
     hashes.of_file(blob).map(Some).map_err(|source| SnapdError::File { path: blob.clone(), source })
 }
 
@@ -230,6 +232,19 @@ mod tests {
             let progress = progress(&change("download-snap", "Doing", done, total));
             assert_eq!(progress, Progress { task: "Download snap \"k8s\"".to_owned(), percent }, "{done} of {total}");
         }
+    }
+
+    #[test]
+    fn of_several_changes_the_first_is_followed() {
+        let spawned = |id: &str, ready, at| Change {
+            id: ChangeId(id.to_owned()),
+            ready,
+            spawn_time: Some(Timestamp(at)),
+            ..change("link-snap", "Doing", 1, 1)
+        };
+        let changes = vec![spawned("3", false, 30), spawned("2", false, 20), spawned("1", true, 10)];
+        assert_eq!(at_work(changes).unwrap().id.0, "2");
+        assert_eq!(at_work(vec![spawned("1", true, 10)]), None);
     }
 
     #[test]

@@ -92,7 +92,7 @@ pub fn read(archive: Option<&Path>, directory: &Path, hashes: &Hashes) -> Result
         let half_done = directory.join("half-done");
         remove_all_but(None, directory)?;
         fs::create_dir_all(&half_done).map_err(io("write", &half_done))?;
-        unpack(archive, &half_done)?;
+        unpack(archive, &half_done, LARGEST_CONTENT)?;
         fs::rename(&half_done, &unpacked).map_err(io("write", &unpacked))?;
     }
     remove_all_but(Some(&unpacked), directory)?;
@@ -115,10 +115,10 @@ fn content(unpacked: &Path) -> Result<Content, ResourceError> {
     }
 }
 
-fn unpack(archive: &Path, directory: &Path) -> Result<(), ResourceError> {
+fn unpack(archive: &Path, directory: &Path, largest: u64) -> Result<(), ResourceError> {
     let broken = |error: io::Error| bad(format!("not a .tar.gz ({error})"));
     let file = File::open(archive).map_err(io("read", archive))?;
-    let mut archive = Archive::new(GzDecoder::new(file).take(LARGEST_CONTENT));
+    let mut archive = Archive::new(GzDecoder::new(file).take(largest));
     let (mut manifest, mut snap) = (false, false);
     // Raw: the crate would read a header with a long name into memory whole, however long it says that it is.
     for (number, member) in archive.entries().map_err(broken)?.raw(true).enumerate() {
@@ -189,7 +189,7 @@ fn copy(member: &mut Entry<'_, impl Read>, to: &Path) -> Result<(), ResourceErro
         io::Write::write_all(&mut file, read).map_err(io("write", to))?;
         copied += read.len() as u64;
     }
-    if copied == expected { Ok(()) } else { Err(bad("it is cut off, or larger than 4 GiB")) }
+    if copied == expected { Ok(()) } else { Err(bad("it is cut off, or its content too large")) }
 }
 
 fn entries(directory: &Path) -> Result<Vec<PathBuf>, ResourceError> {
@@ -344,6 +344,16 @@ mod tests {
         machine.refused(&files(&[("README", "x")]), "neither snap_installation.yaml nor a .snap");
         machine.refused(&archive(&[(EntryType::Regular, "snap_installation.yaml", b"\xff")]), "is no text");
         machine.refused(b"this is no archive", "not a .tar.gz");
+    }
+
+    #[test]
+    fn a_bomb_is_not_unpacked_whole() {
+        let machine = Machine::new();
+        let path = machine.0.path().join("snap-installation.tar.gz");
+        fs::write(&path, files(&[("k8s.snap", &"x".repeat(100_000))])).unwrap();
+        let error = unpack(&path, machine.0.path(), 50_000).unwrap_err().to_string();
+        assert!(error.contains("too large"), "{error}");
+        assert!(fs::metadata(machine.0.path().join("k8s.snap")).unwrap().len() < 50_000);
     }
 
     #[test]
