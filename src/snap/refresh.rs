@@ -152,7 +152,9 @@ pub async fn hold(snapd: &Snapd, snap: &Snap, now: Timestamp) -> Result<Held, Sn
 
 /// How far a change is: the task at work, and how much of a download is there.
 pub fn progress(change: &Change) -> Progress {
-    let at_work = |task: &&Task| matches!(task.status.as_str(), "Doing" | "Undoing" | "Abort");
+    // `check-rerefresh` is at work beside all others.
+    let at_work =
+        |task: &&Task| matches!(task.status.as_str(), "Doing" | "Undoing" | "Abort") && task.kind != "check-rerefresh";
     let Some(task) = change.tasks.iter().find(at_work) else {
         return Progress { task: change.summary.clone(), percent: None };
     };
@@ -250,7 +252,9 @@ mod tests {
     #[test]
     fn what_is_undone_is_said_to_be() {
         assert!(progress(&change("link-snap", "Undoing", 1, 1)).task.starts_with("Undo: Download"));
-        assert_eq!(progress(&change("link-snap", "Do", 0, 1)).task, "Refresh \"k8s\" snap");
+        for (kind, status) in [("link-snap", "Do"), ("check-rerefresh", "Doing")] {
+            assert_eq!(progress(&change(kind, status, 0, 1)).task, "Refresh \"k8s\" snap");
+        }
     }
 
     #[test]
