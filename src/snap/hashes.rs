@@ -127,6 +127,8 @@ fn read(file: &mut File) -> io::Result<Sha256> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use super::*;
 
     #[test]
@@ -142,10 +144,19 @@ mod tests {
         fs::write(&hashes.memory, forged).unwrap();
         assert_eq!(hashes.of_file(&file).unwrap(), Sha256::of(b"x"));
 
-        fs::write(&file, "three").unwrap();
-        assert_eq!(hashes.of_file(&file).unwrap(), Sha256::of(b"three"));
+        // Another content of the same size, within the same second.
+        let modified = |nanoseconds| {
+            let file = File::options().write(true).open(&file).unwrap();
+            file.set_modified(UNIX_EPOCH + Duration::new(1_700_000_000, nanoseconds)).unwrap();
+        };
+        fs::write(&file, "two").unwrap();
+        modified(1);
+        assert_eq!(hashes.of_file(&file).unwrap(), Sha256::of(b"two"));
+        fs::write(&file, "six").unwrap();
+        modified(2);
+        assert_eq!(hashes.of_file(&file).unwrap(), Sha256::of(b"six"));
         fs::write(&hashes.memory, "garbage").unwrap();
-        assert_eq!(hashes.of_file(&file).unwrap(), Sha256::of(b"three"));
+        assert_eq!(hashes.of_file(&file).unwrap(), Sha256::of(b"six"));
         assert!(hashes.of_file(&directory.path().join("absent")).is_err());
     }
 

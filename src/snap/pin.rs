@@ -76,7 +76,7 @@ pub fn at_pin(pin: &Pin, snap: &Snap, content: Option<&Sha256>) -> bool {
         Pin::Channel { channel, .. } => {
             matches!(snap.revision, Revision::Store(_)) && snap.tracking_channel.as_ref() == Some(channel)
         }
-        Pin::File { file, .. } => matches!(snap.revision, Revision::Local(_)) && content == Some(&file.sha256),
+        Pin::File { file, .. } => content == Some(&file.sha256),
     }
 }
 

@@ -67,10 +67,14 @@ async fn try_look(
         installed.and_then(|(version, snap)| Some(Installed { version: version?, revision: snap.revision }));
     let at_pin = snap.as_ref().is_some_and(|snap| at_pin(&wanted.pin, snap, content.as_ref()));
     let finished = finished.map_or_else(Vec::new, |since| finished_since(&changes, since));
-    // snapd lists them in no order.
-    let change = changes.into_iter().filter(|change| !change.ready).min_by_key(|change| change.spawn_time);
+    let change = at_work(changes);
     let known = KnownSnap { installed, at_pin, change: change.as_ref().map(|change| change.id.0.clone()), finished };
     Ok(Look { view: SnapView::Known(known), change, snap })
+}
+
+/// The change that began first of those that are not over; snapd lists them in no order.
+fn at_work(changes: Vec<Change>) -> Option<Change> {
+    changes.into_iter().filter(|change| !change.ready).min_by_key(|change| change.spawn_time)
 }
 
 fn alters_the_snap(change: &Change) -> bool {
@@ -92,9 +96,7 @@ fn finished_since(changes: &[Change], since: Timestamp) -> Vec<FinishedChange> {
 ///
 /// That file is what was uploaded, byte for byte, so nothing has to be remembered about it.
 fn content(pin: &Pin, snap: &Snap, hashes: &Hashes) -> Result<Option<Sha256>, SnapdError> {
-    let (Pin::File { .. }, Revision::Local(_), Some(blob)) = (pin, snap.revision, &snap.blob) else {
-        return Ok(None);
-    };
+    let (Pin::File { .. }, Some(blob)) = (pin, &snap.blob) else { return Ok(None) };
     hashes.of_file(blob).map(Some).map_err(|source| SnapdError::File { path: blob.clone(), source })
 }
 
@@ -150,7 +152,9 @@ pub async fn hold(snapd: &Snapd, snap: &Snap, now: Timestamp) -> Result<Held, Sn
 
 /// How far a change is: the task at work, and how much of a download is there.
 pub fn progress(change: &Change) -> Progress {
-    let at_work = |task: &&Task| matches!(task.status.as_str(), "Doing" | "Undoing" | "Abort");
+    // `check-rerefresh` is at work beside all others.
+    let at_work =
+        |task: &&Task| matches!(task.status.as_str(), "Doing" | "Undoing" | "Abort") && task.kind != "check-rerefresh";
     let Some(task) = change.tasks.iter().find(at_work) else {
         return Progress { task: change.summary.clone(), percent: None };
     };
@@ -187,4 +191,89 @@ pub fn failure(change: &Change) -> Option<String> {
         (None, None, None) => format!("{}: {}", one_line(&change.summary), change.status),
     };
     Some(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snap::wire::TaskProgress;
+
+    fn change(kind: &str, task_status: &str, done: u64, total: u64) -> Change {
+        let task = Task {
+            kind: kind.to_owned(),
+            summary: "Download snap \"k8s\" (2002) from channel \"1.32-classic/stable\"".to_owned(),
+            status: task_status.to_owned(),
+            progress: TaskProgress { done, total },
+            log: Vec::new(),
+        };
+        Change {
+            id: ChangeId("1".to_owned()),
+            kind: "refresh-snap".to_owned(),
+            summary: "Refresh \"k8s\" snap".to_owned(),
+            status: "Doing".to_owned(),
+            ready: false,
+            spawn_time: None,
+            ready_time: None,
+            err: None,
+            tasks: vec![task],
+        }
+    }
+
+    #[test]
+    fn a_downloads_figure_moves_in_steps() {
+        for (done, total, percent) in [
+            (1, 1, None),
+            (0, 300, Some(0)),
+            (14, 300, Some(0)),
+            (15, 300, Some(5)),
+            (299, 300, Some(95)),
+            (300, 300, Some(100)),
+            (301, 300, Some(100)),
+            (u64::MAX - 1, u64::MAX, Some(95)),
+        ] {
+            let progress = progress(&change("download-snap", "Doing", done, total));
+            assert_eq!(progress, Progress { task: "Download snap \"k8s\"".to_owned(), percent }, "{done} of {total}");
+        }
+    }
+
+    #[test]
+    fn of_several_changes_the_first_is_followed() {
+        let spawned = |id: &str, ready, at| Change {
+            id: ChangeId(id.to_owned()),
+            ready,
+            spawn_time: Some(Timestamp(at)),
+            ..change("link-snap", "Doing", 1, 1)
+        };
+        let changes = vec![spawned("3", false, 30), spawned("2", false, 20), spawned("1", true, 10)];
+        assert_eq!(at_work(changes).unwrap().id.0, "2");
+        assert_eq!(at_work(vec![spawned("1", true, 10)]), None);
+    }
+
+    #[test]
+    fn what_is_undone_is_said_to_be() {
+        assert!(progress(&change("link-snap", "Undoing", 1, 1)).task.starts_with("Undo: Download"));
+        for (kind, status) in [("link-snap", "Do"), ("check-rerefresh", "Doing")] {
+            assert_eq!(progress(&change(kind, status, 0, 1)).task, "Refresh \"k8s\" snap");
+        }
+    }
+
+    #[test]
+    fn a_failure_without_a_line_of_its_own_is_named_all_the_same() {
+        let over = |task_status, err: Option<&str>| {
+            let change = change("link-snap", task_status, 1, 1);
+            failure(&Change { ready: true, status: "Error".to_owned(), err: err.map(str::to_owned), ..change })
+        };
+        assert!(over("Error", None).unwrap().ends_with("failed"));
+        assert_eq!(over("Undone", Some("cannot\n- do")).unwrap(), "cannot - do");
+        assert_eq!(over("Undone", None).unwrap(), "Refresh \"k8s\" snap: Error");
+    }
+
+    #[test]
+    fn versions_as_snaps_write_them() {
+        for (text, version) in
+            [("1.32.1", Some("1.32.1")), ("v1.32", Some("1.32.0")), ("1.33-dev", Some("1.33.0")), ("latest", None)]
+        {
+            assert_eq!(kubernetes_version(text).map(|it| it.to_string()).as_deref(), version, "{text}");
+        }
+    }
 }
