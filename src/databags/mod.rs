@@ -3,6 +3,7 @@
 //! A value that doesn't parse is treated as absent and complained about; unknown keys are left alone; a key is
 //! written only when its value changes.
 
+pub mod cluster;
 pub mod upgrade;
 
 use std::collections::BTreeMap;
@@ -42,11 +43,15 @@ fn read<T>(
     }
 }
 
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
 /// What must be written so that the bag says what `wanted` says: only keys whose value changes; "" deletes.
-fn difference(bag: &Bag, wanted: Vec<(&str, Option<String>)>) -> Bag {
+fn difference<K: Into<String>>(bag: &Bag, wanted: Vec<(K, Option<String>)>) -> Bag {
     wanted
         .into_iter()
-        .map(|(key, value)| (key.to_owned(), value.unwrap_or_default()))
+        .map(|(key, value)| (key.into(), value.unwrap_or_default()))
         .filter(|(key, value)| bag.get(key).map_or("", String::as_str) != value)
         .collect()
 }

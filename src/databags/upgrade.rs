@@ -3,16 +3,12 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Bag, Complaint, difference, read};
+use super::{Bag, Complaint, difference, parsed, read};
 use crate::rfc3339;
 use crate::upgrade::values::{ApplicationBag, Target, UnitBag, UnitState};
 
 fn json<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| format!("not as expected ({error})"))
-}
-
-fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: T::Err| error.to_string())
 }
 
 fn number(text: &str) -> Result<u64, String> {
