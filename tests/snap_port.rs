@@ -143,7 +143,7 @@ const REFUSALS: [(&str, &str, bool, &str); 17] = [
         "the store has no such revision of the snap for this machine (install snap k8s)",
     ),
     ("-store", "install.no-classic", false, "the snap needs classic confinement: set `classic: true` for it"),
-    ("", "refresh.revision.no-store", false, "was installed from a file"),
+    ("", "refresh.revision.no-store", false, "was installed from a file, and this snapd is too old"),
     ("", "access-denied.unseen-process", false, "snapd lets only root do this"),
     ("", "access-denied.not-root", false, "snapd lets only root do this"),
     ("", "unknown-action", false, "unknown action frobnicate"),

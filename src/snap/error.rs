@@ -135,8 +135,9 @@ fn refusal(doing: &str, kind: Option<&str>, message: &str, value: &Value) -> Str
             format!("the store has the snap not for this machine's architecture{}", releases(value))
         }
         Some("snap-needs-classic") => "the snap needs classic confinement: set `classic: true` for it".to_owned(),
+        // Seen of 2.57.6; 2.68.3 does it.
         Some("snap-local") => {
-            "the snap was installed from a file, and this snapd can't go from there to the revision asked for"
+            "the snap was installed from a file, and this snapd is too old to go from there to a revision: update snapd"
                 .to_owned()
         }
         Some("login-required") => format!("snapd lets only root do this ({doing})"),
