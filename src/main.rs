@@ -1,5 +1,7 @@
 //! The charm's binary.
 
-fn main() -> Result<(), &'static str> {
-    Err("this build has no event handlers yet: it can't run a unit")
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    k8s_charm::cli::run(std::env::args_os(), std::env::vars_os())
 }

@@ -148,6 +148,13 @@ impl Snapd {
         }
     }
 
+    /// Whether this snapd can hold a single snap: from 2.58 on.
+    pub async fn can_hold(&self) -> Result<bool, SnapdError> {
+        let version = self.system_version().await?;
+        let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        Ok((numbers.next(), numbers.next()) >= (Some(2), Some(58)))
+    }
+
     /// The services of a snap; none when it isn't installed.
     pub async fn services(&self, name: &str) -> Result<Vec<Service>, SnapdError> {
         let found =

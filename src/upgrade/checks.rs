@@ -7,7 +7,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use super::facts::{CheckFacts, Datastore, Fact, GateFacts, HealthFacts, Hold};
-use super::version::{Step, Way, judge};
+use super::version::{Step, judge};
 use crate::names::Timestamp;
 
 /// A check.
@@ -135,7 +135,7 @@ const DAY: i64 = 24 * 3600;
 /// Going back only `versions` and `run` count: what is sick is what is left behind.
 pub fn pre_upgrade(facts: &CheckFacts) -> Vec<Finding> {
     let run = run(facts);
-    if facts.gate.versions.way == Way::Back {
+    if facts.gate.going_back {
         return vec![versions(&facts.gate), run];
     }
     vec![
@@ -182,7 +182,7 @@ fn api(facts: &GateFacts) -> Finding {
     let id = CheckId::Api;
     match &facts.api {
         Fact::Known(()) => finding(id, Verdict::Pass, "the API server answers", ""),
-        Fact::Unknown(why) if facts.versions.way == Way::Back => finding(id, Verdict::Warn, why, ""),
+        Fact::Unknown(why) if facts.going_back => finding(id, Verdict::Warn, why, ""),
         Fact::Unknown(why) => unknown(id, why, "look at it: journalctl -u snap.k8s.kube-apiserver"),
     }
 }
@@ -192,7 +192,7 @@ fn nodes(facts: &GateFacts, own_too: bool) -> Finding {
     let nodes = match &facts.nodes {
         Fact::Known(nodes) => nodes,
         // Nobody can say how the others are; with nobody else there is nothing to say.
-        Fact::Unknown(_) if facts.other_nodes.is_empty() && facts.versions.way == Way::Back => {
+        Fact::Unknown(_) if facts.other_nodes.is_empty() && facts.going_back => {
             return finding(id, Verdict::Warn, "this is the only control-plane node", "");
         }
         Fact::Unknown(why) => {
@@ -237,7 +237,7 @@ fn quorum(facts: &GateFacts) -> Finding {
         }
         Fact::Known(Datastore::Own(members)) => members,
         // It takes nothing from the quorum, or a broken snap could never leave.
-        Fact::Unknown(why) if facts.versions.way == Way::Back => return finding(id, Verdict::Warn, why, ""),
+        Fact::Unknown(why) if facts.going_back => return finding(id, Verdict::Warn, why, ""),
         Fact::Unknown(why) => return unknown(id, why, "see them: juju exec --unit k8s/leader -- k8s status"),
     };
     let up = |name: &String| match &facts.nodes {
@@ -252,7 +252,7 @@ fn quorum(facts: &GateFacts) -> Finding {
         2 => return finding(id, Verdict::Warn, "two control-plane nodes: the API is away while one is refreshed", ""),
         _ => {}
     }
-    if facts.versions.way == Way::Back && own_node_is_down(facts) {
+    if facts.going_back && own_node_is_down(facts) {
         return finding(id, Verdict::Pass, "this node is down: it takes nothing from the quorum", "");
     }
     let left = members.iter().filter(|name| **name != facts.own_node && up(name)).count();

@@ -60,6 +60,8 @@ pub struct SnapdFacts {
 pub struct GateFacts {
     /// This unit's node.
     pub own_node: String,
+    /// Whether the snap goes back to what is older: what is sick is then what is left behind.
+    pub going_back: bool,
     /// The nodes of the other members, by unit.
     pub other_nodes: BTreeMap<UnitName, String>,
     /// Whether this node's API server answers.

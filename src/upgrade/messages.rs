@@ -24,6 +24,18 @@ pub enum Tone {
     Blocked,
 }
 
+impl Tone {
+    /// Juju's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Waiting => "waiting",
+            Self::Maintenance => "maintenance",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
 /// One status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
@@ -200,6 +212,20 @@ pub fn bad_option(application: &str, option: &str, allowed: &str, example: &str)
         Tone::Blocked,
         format!("Config {option}: {allowed}. Set it: juju config {application} {option}={example}"),
     )
+}
+
+/// A new unit gets its snap.
+pub fn installing(version: &KubernetesVersion, progress: Option<&Progress>) -> Message {
+    let step = progress.map_or_else(|| "snapd is at work".to_owned(), describe);
+    Message::new(Tone::Maintenance, format!("Installing Kubernetes {version}: {step}"))
+}
+
+/// A new unit can't get its snap.
+pub fn not_installed(version: &KubernetesVersion, why: &str, again: bool) -> Message {
+    let (tone, end) = if again { (Tone::Waiting, "; tried again") } else { (Tone::Blocked, "") };
+    let begin = format!("Installing Kubernetes {version} failed: ");
+    let why = shorten(why, LONGEST.saturating_sub(begin.len() + end.len()));
+    Message::new(tone, format!("{begin}{why}{end}"))
 }
 
 /// A unit added during a run.

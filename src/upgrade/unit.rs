@@ -289,8 +289,7 @@ fn at_pin(view: &UnitView<'_>, known: &KnownSnap, mut bag: UnitBag) -> UnitPlan 
                 || (state == UnitState::Idle && run.is_some_and(|run| run.to == *view.target))));
     note_target(&mut bag, view);
     if through_gate {
-        let change_ended =
-            known.finished.iter().filter(|change| change.failure.is_none()).map(|change| change.ready).max();
+        let change_ended = last_success(known);
         if state != UnitState::Failed {
             enter(&mut bag, UnitState::Upgrading, view.now);
             bag.turn = None;
@@ -313,6 +312,11 @@ fn at_pin(view: &UnitView<'_>, known: &KnownSnap, mut bag: UnitBag) -> UnitPlan 
     enter(&mut bag, next, view.now);
     let waiting = (next == UnitState::Completed && run.is_some()).then_some(WaitingOn::OthersToFinish);
     UnitPlan { bag, action: UnitAction::Rest, waiting }
+}
+
+/// When the last change that was good for something ended, as far as changes were asked for.
+pub fn last_success(known: &KnownSnap) -> Option<Timestamp> {
+    known.finished.iter().filter(|change| change.failure.is_none()).map(|change| change.ready).max()
 }
 
 /// R11, as this unit sees it: nobody is left in the stack, and every member is at rest for its own target.
