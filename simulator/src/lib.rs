@@ -3,7 +3,11 @@
 
 pub mod cli;
 pub mod cluster;
+pub mod fleet;
 pub mod layout;
 pub mod report;
+pub mod servers;
+pub mod snapd;
+pub mod systemd;
 pub mod time;
 pub mod wire;
