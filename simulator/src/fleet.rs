@@ -125,10 +125,15 @@ impl Fleet {
         self.machines.values().filter_map(|machine| machine.snapd.next_event()).min()
     }
 
-    /// When something happens by itself next.
+    /// When something happens by itself next, timers too.
     pub fn next_event(&self) -> Option<SimTime> {
         let timers = self.machines.values().filter_map(|machine| machine.systemd.next_event());
-        timers.chain(self.next_snapd_event()).chain(self.cluster.next_event()).min()
+        timers.chain(self.next_change()).min()
+    }
+
+    /// When a snapd or a cluster changes by itself next.
+    pub fn next_change(&self) -> Option<SimTime> {
+        self.next_snapd_event().into_iter().chain(self.cluster.next_event()).min()
     }
 
     /// A request to a machine's server.

@@ -1,0 +1,615 @@
+//! The engine: one charm process at a time, in real time, while simulated time stands still; then the next event.
+//!
+//! Only a process that waits for a slow server (a bootstrap, a join) lets time move on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::process::Child;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+
+use crate::fleet::Fleet;
+use crate::invariants::{Checker, Observation};
+use crate::juju::{Context, Ended, Hook, Model, Operation, UnitId};
+use crate::process::{self, AgentPaths, Cost};
+use crate::servers::{Incoming, Servers};
+use crate::snapd::Store;
+use crate::systemd::ToolAnswer;
+use crate::time::SimTime;
+use crate::tool_client::{Answer, Call, MACHINE_TOOLS, NAMES};
+use crate::wire::{MachineId, Reply, Response};
+
+/// How long a change takes until an agent notices it, in milliseconds (S31).
+const NOTICE: (u64, u64) = (200, 3_000);
+
+/// How long after its process's end a hook is flushed, in milliseconds.
+const FLUSH: (u64, u64) = (300, 1_500);
+
+/// How often a process that asks nothing is looked at, in real time.
+const TICK: Duration = Duration::from_millis(2);
+
+/// A process that does nothing for so long, in real time, hangs: trouble of the rehearsal.
+const HANGS_AFTER: Duration = Duration::from_mins(1);
+
+/// What will happen next to a unit.
+#[derive(Debug)]
+enum Event {
+    /// Its agent looks.
+    Look(UnitId),
+    /// Its hook's writes are flushed.
+    Flush(Box<Finished>),
+}
+
+/// A hook whose process has ended.
+#[derive(Debug)]
+struct Finished {
+    context: Context,
+    ended: Ended,
+}
+
+/// A hook that ran, as it is told.
+#[derive(Debug, Clone)]
+pub struct Ran {
+    /// When it began.
+    pub at: SimTime,
+    /// The unit.
+    pub unit: UnitId,
+    /// The hook's name.
+    pub hook: String,
+    /// Whether it was a wake-up.
+    pub wake_up: bool,
+    /// The hook tools that it called, in order.
+    pub calls: Vec<String>,
+    /// What it asked the machine's servers, in order.
+    pub requests: Vec<String>,
+    /// What it did.
+    pub did: Vec<String>,
+    /// The status that it set.
+    pub status: Option<String>,
+    /// What it logged.
+    pub log: Vec<(String, String)>,
+    /// What its process wrote.
+    pub output: String,
+    /// How its process ended.
+    pub ended: Ended,
+    /// What its process cost.
+    pub cost: Cost,
+}
+
+/// What a test does to a hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// Its process is killed when it has asked this of a server and been answered.
+    KillAfterRequest(String),
+}
+
+/// A rehearsal under way.
+#[derive(Debug)]
+pub struct Engine {
+    /// Juju.
+    pub model: Model,
+    /// The machines.
+    pub fleet: Fleet,
+    /// The present.
+    pub now: SimTime,
+    /// What ran, in order.
+    pub ran: Vec<Ran>,
+    /// What watches the invariants.
+    pub checker: Checker,
+    /// A fault for the next hook of a unit that meets it.
+    pub faults: Vec<(UnitId, Fault)>,
+    work: PathBuf,
+    program: PathBuf,
+    servers: Servers,
+    incoming: UnboundedReceiver<Incoming>,
+    events: BTreeMap<(SimTime, u64), Event>,
+    made: u64,
+    /// Units whose hook runs, or is not flushed yet.
+    busy: BTreeSet<UnitId>,
+    machines_made: u32,
+}
+
+/// Why a rehearsal could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A file or a socket.
+    #[error("{doing}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A charm's process hangs.
+    #[error("{hook} of {unit} does nothing any more")]
+    Hangs {
+        /// Its hook.
+        hook: String,
+        /// Its unit.
+        unit: UnitId,
+    },
+    /// The clusters' files.
+    #[error("{0}")]
+    Trouble(String),
+}
+
+fn io_error(doing: impl Into<String>) -> impl FnOnce(io::Error) -> EngineError {
+    let doing = doing.into();
+    move |source| EngineError::Io { doing, source }
+}
+
+impl Engine {
+    /// An engine that works below a directory; `program` is this very program, which the hook tools are links to.
+    ///
+    /// # Errors
+    ///
+    /// The stand-ins can't be made.
+    pub fn new(seed: u64, store: Store, work: &Path, program: &Path) -> Result<Self, EngineError> {
+        let (servers, incoming) = Servers::new();
+        let engine = Self {
+            model: Model::new(seed),
+            fleet: Fleet::new(seed, store),
+            now: SimTime::default(),
+            ran: Vec::new(),
+            checker: Checker::default(),
+            faults: Vec::new(),
+            work: work.to_owned(),
+            program: program.to_owned(),
+            servers,
+            incoming,
+            events: BTreeMap::new(),
+            made: 0,
+            busy: BTreeSet::new(),
+            machines_made: 0,
+        };
+        engine.link(&engine.stand_ins(), &MACHINE_TOOLS)?;
+        Ok(engine)
+    }
+
+    fn stand_ins(&self) -> PathBuf {
+        self.work.join("bin")
+    }
+
+    fn link(&self, directory: &Path, names: &[&str]) -> Result<(), EngineError> {
+        let failed = |source| EngineError::Io { doing: format!("make tools in {}", directory.display()), source };
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        for name in names {
+            symlink(&self.program, directory.join(name)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// A unit on a machine of its own.
+    ///
+    /// # Errors
+    ///
+    /// Its machine can't be made.
+    pub fn add_unit(&mut self, application: &str) -> Result<UnitId, EngineError> {
+        let machine = MachineId(self.machines_made);
+        self.machines_made += 1;
+        let root = self.work.join(machine.to_string());
+        self.fleet.add_machine(machine, &root).map_err(io_error(format!("make machine {machine}")))?;
+        let unknown = || EngineError::Trouble(format!("there is no application {application}"));
+        let unit = self.model.add_unit(application, machine).ok_or_else(unknown)?;
+        let paths = AgentPaths::new(&root, &unit);
+        self.link(&paths.tools, &NAMES)?;
+        self.swap(&unit)?;
+        self.notice(&unit);
+        Ok(unit)
+    }
+
+    /// Whether no hook runs, and nothing is about to.
+    pub fn is_idle(&self) -> bool {
+        self.busy.is_empty() && self.events.is_empty()
+    }
+
+    /// Whether a hook of this unit runs.
+    pub fn is_busy(&self, unit: &UnitId) -> bool {
+        self.busy.contains(unit)
+    }
+
+    fn machine_of(&self, unit: &UnitId) -> MachineId {
+        self.model.units.get(unit).map_or(MachineId(0), |unit| unit.machine)
+    }
+
+    fn paths(&self, unit: &UnitId) -> AgentPaths {
+        AgentPaths::new(&self.work.join(self.machine_of(unit).to_string()), unit)
+    }
+
+    /// Puts the application's charm into a unit's directory: what the old one had goes, what it made itself stays (S42).
+    fn swap(&mut self, unit: &UnitId) -> Result<(), EngineError> {
+        let target = self.paths(unit).charm;
+        let Some(application) = self.model.applications.get(&unit.application) else { return Ok(()) };
+        let failed = |source| EngineError::Io { doing: format!("put the charm of {unit} in place"), source };
+        for name in ["templates", "hooks", "dispatch"] {
+            let path = target.join(name);
+            let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            match removed {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+                _ => {}
+            }
+        }
+        xtask::copy_tree(&application.charm, &target).map_err(|error| EngineError::Trouble(error.to_string()))
+    }
+
+    fn schedule(&mut self, at: SimTime, event: Event) {
+        self.made += 1;
+        self.events.insert((at, self.made), event);
+    }
+
+    /// A unit's agent will look soon.
+    fn notice(&mut self, unit: &UnitId) {
+        let delay = self.model.within(NOTICE.0, NOTICE.1);
+        self.schedule(SimTime(self.now.0 + delay), Event::Look(unit.clone()));
+    }
+
+    /// Something changed in the model: every agent will look soon.
+    pub fn notice_all(&mut self) {
+        let units: Vec<UnitId> = self.model.units.keys().cloned().collect();
+        for unit in units {
+            self.notice(&unit);
+        }
+    }
+
+    /// Asks for an action, and runs until it has ended. Answers its number.
+    ///
+    /// # Errors
+    ///
+    /// The rehearsal can't go on.
+    pub async fn run_action(
+        &mut self,
+        unit: &UnitId,
+        name: &str,
+        parameters: Map<String, Value>,
+    ) -> Result<u32, EngineError> {
+        let id = self.model.run_action(unit, name, parameters);
+        self.notice(unit);
+        let limit = SimTime(self.now.0 + 600_000);
+        while self.model.actions.get(&id).is_some_and(|action| action.result.is_none()) && self.now < limit {
+            if !self.step().await? {
+                break;
+            }
+        }
+        Ok(id)
+    }
+
+    /// When the next thing happens.
+    fn next_event(&self) -> Option<SimTime> {
+        let looks = self.model.units.keys().filter(|unit| !self.busy.contains(*unit));
+        let looks = looks.filter_map(|unit| self.model.next_look(unit));
+        let scheduled = self.events.keys().next().map(|(at, _)| *at);
+        looks.chain(scheduled).chain(self.fleet.next_event()).min()
+    }
+
+    /// Lets the next thing happen. Whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// The rehearsal can't go on.
+    pub async fn step(&mut self) -> Result<bool, EngineError> {
+        let Some(at) = self.next_event() else { return Ok(false) };
+        self.go_on_to(at.max(self.now)).await?;
+        self.fire_timers();
+        let scheduled = self.events.first_key_value().map(|((at, _), _)| *at).filter(|at| *at <= self.now);
+        if scheduled.is_some() {
+            if let Some((_, event)) = self.events.pop_first() {
+                match event {
+                    Event::Look(unit) => self.look(&unit).await?,
+                    Event::Flush(finished) => self.flush(*finished),
+                }
+            }
+        } else {
+            let due = |unit: &&UnitId| self.model.next_look(unit).is_some_and(|at| at <= self.now);
+            let idle = self.model.units.keys().filter(|unit| !self.busy.contains(*unit));
+            let unit = idle.into_iter().find(due).cloned();
+            if let Some(unit) = unit {
+                self.look(&unit).await?;
+            }
+        }
+        self.check();
+        Ok(true)
+    }
+
+    async fn go_on_to(&mut self, at: SimTime) -> Result<(), EngineError> {
+        self.now = at;
+        self.fleet.advance(at);
+        if let Some(trouble) = self.fleet.cluster.take_troubles().pop() {
+            return Err(EngineError::Trouble(trouble));
+        }
+        self.servers.sync(&self.fleet, at).await.map_err(io_error("open a server"))
+    }
+
+    /// Timers of systemd's that are due send a `juju-exec`.
+    fn fire_timers(&mut self) {
+        let machines: Vec<MachineId> = self.fleet.machines.keys().copied().collect();
+        for machine in machines {
+            let due = self.fleet.machines.get_mut(&machine).and_then(|found| found.systemd.due(self.now));
+            let Some((timer, command)) = due else { continue };
+            let Some(at) = command.iter().position(|word| word == "juju-exec") else { continue };
+            let (unit, script) = (command.get(at + 1), command.get(at + 2));
+            let unit = self.model.units.keys().find(|id| Some(&id.to_string()) == unit).cloned();
+            if let (Some(unit), Some(script)) = (unit, script) {
+                self.model.exec(&unit, script.clone(), Some(timer));
+                self.schedule(self.now, Event::Look(unit));
+            }
+        }
+    }
+
+    async fn look(&mut self, unit: &UnitId) -> Result<(), EngineError> {
+        if self.busy.contains(unit) {
+            return Ok(());
+        }
+        match self.model.look(unit, self.now) {
+            None => {
+                if self.model.is_removed(unit) {
+                    self.model.units.remove(unit);
+                    self.notice_all();
+                }
+                Ok(())
+            }
+            Some(Operation::Swap) => {
+                self.swap(unit)?;
+                self.model.swapped(unit);
+                self.notice(unit);
+                Ok(())
+            }
+            Some(Operation::Hook(hook)) => self.run(unit, hook).await,
+        }
+    }
+
+    /// Runs a hook's process to its end; its flush comes a little later.
+    async fn run(&mut self, unit: &UnitId, hook: Hook) -> Result<(), EngineError> {
+        self.busy.insert(unit.clone());
+        let paths = self.paths(unit);
+        let mut context = self.model.begin(unit, hook.clone(), self.now);
+        let environment = process::environment(&self.model, unit, &hook, &context.id, &paths, &self.stand_ins());
+        let _ = std::fs::remove_file(&paths.socket);
+        let socket = UnixListener::bind(&paths.socket).map_err(io_error("open the hook socket"))?;
+        let child = process::start(&hook, &paths, &environment).map_err(io_error("start the charm"))?;
+        let mut watch = Watch::default();
+        let ended = self.attend(&mut context, &socket, child, &mut watch).await?;
+        let _ = std::fs::remove_file(&paths.socket);
+        self.ran.push(Ran {
+            at: context.began,
+            unit: unit.clone(),
+            hook: context.name.clone(),
+            wake_up: matches!(hook, Hook::Exec(..)),
+            calls: context.calls.clone(),
+            requests: watch.requests,
+            did: std::mem::take(&mut watch.did).into_iter().chain(context.did.iter().cloned()).collect(),
+            status: context.status.as_ref().map(|status| format!("{}: {}", status.status, status.message)),
+            log: context.log.clone(),
+            output: watch.output,
+            ended,
+            cost: watch.cost,
+        });
+        let delay = self.model.within(FLUSH.0, FLUSH.1);
+        self.schedule(SimTime(self.now.0 + delay), Event::Flush(Box::new(Finished { context, ended })));
+        Ok(())
+    }
+
+    fn flush(&mut self, finished: Finished) {
+        let Finished { context, ended } = finished;
+        let wrote = context.has_written();
+        self.model.end(&context, ended, self.now);
+        self.busy.remove(&context.unit);
+        if let Hook::Exec(_, Some(timer)) = &context.hook
+            && let Some(machine) = self.fleet.machines.get_mut(&self.machine_of(&context.unit))
+        {
+            machine.systemd.ended(timer, self.now);
+        }
+        if wrote {
+            self.notice_all();
+        } else {
+            self.notice(&context.unit);
+        }
+    }
+
+    /// Serves a process until it has ended.
+    async fn attend(
+        &mut self,
+        context: &mut Context,
+        socket: &UnixListener,
+        mut child: Child,
+        watch: &mut Watch,
+    ) -> Result<Ended, EngineError> {
+        let pid = child.id().unwrap_or_default();
+        let machine = self.machine_of(&context.unit);
+        let mut output = Box::pin(read_all(child.stdout.take(), child.stderr.take()));
+        let mut parked: Vec<Parked> = Vec::new();
+        let mut quiet = 0_u32;
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                biased;
+                Ok((stream, _)) = socket.accept() => {
+                    quiet = 0;
+                    watch.look(pid);
+                    self.serve_tool(context, machine, stream).await;
+                }
+                Some(incoming) = self.incoming.recv() => {
+                    quiet = 0;
+                    watch.look(pid);
+                    let request = format!("{} {}", incoming.request.method, incoming.request.path);
+                    watch.note(&request, &incoming);
+                    let reply = self.fleet.handle(incoming.machine, incoming.service, self.now, &incoming.request);
+                    self.servers.sync(&self.fleet, self.now).await.map_err(io_error("open a server"))?;
+                    if answer(reply, incoming.reply, &mut parked) {
+                        self.kill_if_told(&context.unit, &request, pid);
+                    }
+                    watch.requests.push(request);
+                }
+                text = &mut output => {
+                    watch.output = text;
+                    break;
+                }
+                _ = tick.tick() => {
+                    quiet += 1;
+                    if !parked.is_empty() && quiet > 1 && process::waits(pid) {
+                        self.let_time_pass(&context.unit, pid, &mut parked, watch).await?;
+                    } else if TICK * quiet > HANGS_AFTER {
+                        let (hook, unit) = (context.name.clone(), context.unit.clone());
+                        return Err(EngineError::Hangs { hook, unit });
+                    }
+                }
+            }
+        }
+        watch.look(pid);
+        let status = child.wait().await.map_err(io_error("wait for the charm"))?;
+        Ok(process::ended(status))
+    }
+
+    /// The process waits for a slow server: time goes on to the end of its wait, or to what comes before.
+    async fn let_time_pass(
+        &mut self,
+        unit: &UnitId,
+        pid: u32,
+        parked: &mut Vec<Parked>,
+        watch: &Watch,
+    ) -> Result<(), EngineError> {
+        let until = parked.iter().map(|parked| parked.until).min().unwrap_or(self.now);
+        // A timer that is due meanwhile has to wait for the hook.
+        let next = self.fleet.next_change().unwrap_or(until);
+        self.go_on_to(until.min(next).max(self.now)).await?;
+        let waiting = std::mem::take(parked);
+        for waits in waiting {
+            if waits.until > self.now {
+                parked.push(waits);
+                continue;
+            }
+            let reply = self.fleet.cluster.resume(waits.ticket, self.now);
+            self.servers.sync(&self.fleet, self.now).await.map_err(io_error("open a server"))?;
+            if answer(reply, waits.to, parked)
+                && let Some(request) = watch.requests.last().cloned()
+            {
+                self.kill_if_told(unit, &request, pid);
+            }
+        }
+        Ok(())
+    }
+
+    fn kill_if_told(&mut self, unit: &UnitId, request: &str, pid: u32) {
+        let told =
+            |(whose, fault): &(UnitId, Fault)| whose == unit && *fault == Fault::KillAfterRequest(request.to_owned());
+        if let Some(index) = self.faults.iter().position(told) {
+            self.faults.remove(index);
+            if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+
+    async fn serve_tool(&mut self, context: &mut Context, machine: MachineId, stream: UnixStream) {
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        if stream.read_line(&mut line).await.is_err() {
+            return;
+        }
+        let Ok(call) = serde_json::from_str::<Call>(&line) else { return };
+        let answer = self.run_tool(context, machine, &call);
+        let answer = Answer { code: answer.code, stdout: answer.stdout, stderr: answer.stderr };
+        let mut text = serde_json::to_vec(&answer).unwrap_or_default();
+        text.push(b'\n');
+        let _ = stream.get_mut().write_all(&text).await;
+    }
+
+    fn run_tool(&mut self, context: &mut Context, machine: MachineId, call: &Call) -> ToolAnswer {
+        let Call { context: id, tool, arguments, stdin } = call;
+        if MACHINE_TOOLS.contains(&tool.as_str()) {
+            return self.fleet.run_tool(machine, self.now, tool, arguments);
+        }
+        if *id != context.id {
+            return ToolAnswer::failure(1, format!("ERROR bad request: wrong context ID; got {id:?}\n"));
+        }
+        if tool == "juju-exec" {
+            let text = format!("ERROR juju-exec cannot be called from within a hook, have context \"{id}\"\n");
+            return ToolAnswer::failure(2, text);
+        }
+        self.model.tool(context, tool, arguments, stdin)
+    }
+
+    fn check(&mut self) {
+        let observation = Observation::of(&self.model, &self.fleet, self.now);
+        self.checker.check(&observation);
+    }
+}
+
+/// A request that a slow server has not answered yet.
+struct Parked {
+    ticket: u64,
+    until: SimTime,
+    to: oneshot::Sender<Option<Response>>,
+}
+
+/// Answers a request, or keeps it waiting. Whether it was answered.
+fn answer(reply: Reply, to: oneshot::Sender<Option<Response>>, parked: &mut Vec<Parked>) -> bool {
+    match reply {
+        Reply::Now(response) => {
+            let _ = to.send(Some(response));
+            true
+        }
+        Reply::Hangup => {
+            let _ = to.send(None);
+            true
+        }
+        Reply::Wait { until, ticket } => {
+            parked.push(Parked { ticket, until, to });
+            false
+        }
+    }
+}
+
+/// What is seen of a process while it runs.
+#[derive(Debug, Default)]
+struct Watch {
+    requests: Vec<String>,
+    did: Vec<String>,
+    output: String,
+    cost: Cost,
+}
+
+impl Watch {
+    fn look(&mut self, pid: u32) {
+        let seen = process::cost(pid);
+        self.cost.cpu_ns = self.cost.cpu_ns.max(seen.cpu_ns);
+        self.cost.peak_kb = self.cost.peak_kb.max(seen.peak_kb);
+    }
+
+    /// A request that changes something is a deed.
+    fn note(&mut self, request: &str, incoming: &Incoming) {
+        if incoming.request.method == "GET" {
+            return;
+        }
+        let body: Value = serde_json::from_slice(&incoming.request.body).unwrap_or_default();
+        let action = body["action"].as_str().map(|action| {
+            let what = body["revision"].as_str().or(body["channel"].as_str());
+            let what = what.or_else(|| body["names"][0].as_str());
+            format!("snapd: {action} {}", what.unwrap_or("k8s"))
+        });
+        self.did.push(action.unwrap_or_else(|| format!("{:?}: {request}", incoming.service)));
+    }
+}
+
+async fn read_all(stdout: Option<tokio::process::ChildStdout>, stderr: Option<tokio::process::ChildStderr>) -> String {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let read_out = async {
+        if let Some(mut stdout) = stdout {
+            let _ = stdout.read_to_end(&mut out).await;
+        }
+    };
+    let read_err = async {
+        if let Some(mut stderr) = stderr {
+            let _ = stderr.read_to_end(&mut err).await;
+        }
+    };
+    tokio::join!(read_out, read_err);
+    out.extend(err);
+    String::from_utf8_lossy(&out).into_owned()
+}
