@@ -391,7 +391,8 @@ fn needed(me: &UnitName, seen: &Observation, upgrade: &UpgradePeers) -> Vec<Unit
     let may_join = seen.cluster.as_ref().is_some_and(|cluster| {
         seen.standing == Standing::Newcomer && cluster.application.value.entries.contains_key(me)
     });
-    let sees_the_end = application.run.is_some() && application.stack.is_empty();
+    let at_work = application.run.is_some() || upgrade.own.value.state == Some(UnitState::Completed);
+    let sees_the_end = at_work && application.stack.is_empty();
     let off_pin = !matches!(&seen.look.view, SnapView::Known(known) if known.at_pin);
     let others = seen.units.iter().filter(|unit| *unit != me);
     if seen.leads || holder.as_ref() == Some(me) || may_join || sees_the_end {
