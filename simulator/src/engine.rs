@@ -280,6 +280,30 @@ impl Engine {
         Ok(id)
     }
 
+    /// Runs an event on a unit again and again, whatever the order of things; answers what ran.
+    ///
+    /// # Errors
+    ///
+    /// The rehearsal can't go on.
+    pub async fn repeat(&mut self, unit: &UnitId, event: &str, times: usize) -> Result<Vec<Ran>, EngineError> {
+        let relation = |name: &str| self.model.relations.values().find(|relation| relation.name == name);
+        let hook = match event {
+            "update-status" => Hook::UpdateStatus,
+            "config-changed" => Hook::ConfigChanged,
+            "upgrade-relation-changed" => {
+                Hook::Relation(relation("upgrade").map_or(0, |found| found.id), "changed", None)
+            }
+            other => return Err(EngineError::Trouble(format!("{other} can't be repeated"))),
+        };
+        let before = self.ran.len();
+        for _ in 0..times {
+            self.run(unit, hook.clone()).await?;
+            while self.busy.contains(unit) && self.step().await? {}
+        }
+        let ran = self.ran.iter().skip(before).filter(|ran| ran.unit == *unit && ran.hook == event);
+        Ok(ran.cloned().collect())
+    }
+
     /// When the next thing happens.
     fn next_event(&self) -> Option<SimTime> {
         let looks = self.model.units.keys().filter(|unit| !self.busy.contains(*unit));
