@@ -266,7 +266,8 @@ async fn snapd<T>(charm: &Charm<T>, seen: &Observation) -> Fact<SnapdFacts> {
     Fact::Known(SnapdFacts { change: known.change.clone(), hold })
 }
 
-/// What the gate after a refresh looks at.
+/// What the gate after a refresh looks at. The API server is asked last, and not before the rest is well: that is what
+/// costs most, and k8sd's own work needs it anyway.
 pub async fn health<T>(
     charm: &Charm<T>,
     node: &str,
@@ -274,22 +275,26 @@ pub async fn health<T>(
     change_ended: Option<Timestamp>,
     now: Timestamp,
 ) -> HealthFacts {
-    let api = Api::open(charm);
-    let of_api = async { (in_time(api.ready()).await, in_time(api.node(node)).await) };
-    let ((api, own_node), inactive_services, k8sd) = tokio::join!(of_api, inactive_services(charm), k8sd_ready(charm));
     let root = &charm.context.root;
-    HealthFacts {
+    let (inactive_services, k8sd) = tokio::join!(inactive_services(charm), k8sd_ready(charm));
+    let mut facts = HealthFacts {
         node_name: node.to_owned(),
         inactive_services,
-        node: own_node,
-        api,
+        node: Fact::Unknown("not asked".to_owned()),
+        api: Fact::Unknown("not asked".to_owned()),
         k8sd,
         post_refresh_since: host::post_refresh_since(root).into(),
         k8sd_since: host::k8sd_since(root).ok().flatten(),
         version: version.clone(),
         change_ended,
         now,
+    };
+    if facts.is_well_inside() {
+        let api = Api::open(charm);
+        facts.api = in_time(api.ready()).await;
+        facts.node = in_time(api.node(node)).await;
     }
+    facts
 }
 
 async fn inactive_services<T>(charm: &Charm<T>) -> Fact<Vec<String>> {

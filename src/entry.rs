@@ -12,7 +12,7 @@ use crate::error_text::with_causes;
 use crate::juju::{HookTools, JujuError, RelationId, SecretContent, SecretId, SecretOwner};
 use crate::k8sd::K8sdError;
 use crate::names::{KubernetesVersion, UnitName};
-use crate::observe::{ClusterPeers, Observation};
+use crate::observe::{ClusterPeers, Observation, own_cluster_bag};
 use crate::reconcile::Pace;
 use crate::secret::SecretText;
 use crate::settings::BadOption;
@@ -59,7 +59,7 @@ pub async fn enter<T: HookTools>(
         peers: &seen.entrants,
         cluster_name: &seen.cluster_name,
         leads: seen.leads,
-        version: seen.installed(),
+        version: published_version(seen, &own.value),
         upgrade: waits_for.as_ref(),
     };
     let plan = decide::plan(&view);
@@ -103,6 +103,12 @@ pub async fn enter<T: HookTools>(
         charm.juju.open_port(API_PORT).await?;
     }
     Ok(entered)
+}
+
+/// The version that the bag is to name: the installed one, but for a unit that refreshes; it does when it is healthy.
+fn published_version<'a>(seen: &'a Observation, own: &'a ClusterUnitBag) -> Option<&'a KubernetesVersion> {
+    let upgrading = seen.upgrade.as_ref().is_some_and(|upgrade| upgrade.own.value.state == Some(UnitState::Upgrading));
+    if upgrading { own.version.as_ref() } else { seen.installed() }
 }
 
 /// Why a unit isn't in the cluster yet.
@@ -236,14 +242,29 @@ async fn make_token<T: HookTools>(
     Ok(Some(id))
 }
 
-/// Writes this unit's bag of `cluster`.
-pub async fn write_own<T: HookTools>(charm: &Charm<T>, seen: &Observation, entered: &Entered) -> Result<(), JujuError> {
-    let Some(ClusterPeers { id, own: Some(own), .. }) = &seen.cluster else { return Ok(()) };
-    let Some(bag) = &entered.bag else { return Ok(()) };
+/// Writes this unit's bag of `cluster`. `refreshed`: the version that its bag of `upgrade` names from now on, if it is a
+/// new one; this bag, which need not have been read for anything else, names it too.
+pub async fn write_own<T: HookTools>(
+    charm: &Charm<T>,
+    seen: &Observation,
+    entered: &Entered,
+    refreshed: Option<&KubernetesVersion>,
+) -> Result<(), JujuError> {
+    let Some(ClusterPeers { id, own, .. }) = &seen.cluster else { return Ok(()) };
+    let (own, mut bag) = match (own, &entered.bag) {
+        (Some(own), Some(bag)) => (own.clone(), bag.clone()),
+        _ if refreshed.is_none() => return Ok(()),
+        _ => {
+            let own = own_cluster_bag(charm, id).await?;
+            let bag = own.value.clone();
+            (own, bag)
+        }
+    };
+    bag.version = refreshed.cloned().or(bag.version);
     for withdrawn in own.value.tokens.iter().filter(|(unit, _)| !bag.tokens.contains_key(*unit)) {
         charm.juju.remove_secret(&SecretId(withdrawn.1.clone())).await?;
     }
-    charm.juju.set_unit_bag(id, &databags::cluster::unit_changes(bag, &own.bag)).await
+    charm.juju.set_unit_bag(id, &databags::cluster::unit_changes(&bag, &own.bag)).await
 }
 
 /// The leader's part: who may bootstrap, who may join with which token, who is gone.

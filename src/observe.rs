@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::charm::Charm;
-use crate::cluster::values::{ClusterApplicationBag, ClusterUnitBag};
+use crate::cluster::values::{ClusterApplicationBag, ClusterUnitBag, Entry};
 use crate::databags::{self, Bag, Complaint};
 use crate::error_text::with_causes;
 use crate::juju::{Event, GoalState, HookTools, JujuError, RelationId};
@@ -154,8 +154,8 @@ pub async fn observe<T: HookTools>(charm: &Charm<T>) -> Result<Observation, Juju
     let goal = juju.goal_state().await?;
     let options = juju.config().await?;
     let (settings, bad_options) = settings::read(&options);
-    let upgrade_id = juju.relation_ids("upgrade").await?.into_iter().next();
-    let cluster_id = juju.relation_ids("cluster").await?.into_iter().next();
+    let upgrade_id = peer_relation(charm, "upgrade").await?;
+    let cluster_id = peer_relation(charm, "cluster").await?;
     let upgrade = match upgrade_id {
         Some(id) => Some(upgrade_peers(charm, id).await?),
         None => None,
@@ -179,9 +179,9 @@ pub async fn observe<T: HookTools>(charm: &Charm<T>) -> Result<Observation, Juju
         (standing, _) => standing,
     };
     if let Some(cluster) = &mut cluster
-        && !(recorded && published(upgrade.as_ref(), &look.view))
+        && has_to_read_own(&charm.context.event, me, leads, &cluster.application.value)
     {
-        cluster.own = Some(own_bag(charm, &cluster.id, databags::cluster::parse_unit).await?);
+        cluster.own = Some(own_cluster_bag(charm, &cluster.id).await?);
     }
     let mut members: BTreeSet<UnitName> = match &cluster {
         Some(cluster) => cluster.application.value.joined().filter(|unit| units.contains(*unit)).cloned().collect(),
@@ -216,10 +216,26 @@ pub async fn observe<T: HookTools>(charm: &Charm<T>) -> Result<Observation, Juju
     Ok(seen)
 }
 
+/// Juju's id of a peer relation; a hook of that very relation brings it along.
+pub async fn peer_relation<T: HookTools>(charm: &Charm<T>, endpoint: &str) -> Result<Option<RelationId>, JujuError> {
+    if let Some(relation) = charm.context.relation.as_ref().filter(|relation| relation.endpoint == endpoint) {
+        return Ok(Some(relation.id.clone()));
+    }
+    Ok(charm.juju.relation_ids(endpoint).await?.into_iter().next())
+}
+
 async fn upgrade_peers<T: HookTools>(charm: &Charm<T>, id: RelationId) -> Result<UpgradePeers, JujuError> {
     let own = own_bag(charm, &id, databags::upgrade::parse_unit).await?;
     let application = application_bag(charm, &id, databags::upgrade::parse_application).await?;
     Ok(UpgradePeers { id, own, application })
+}
+
+/// This unit's own bag of `cluster`.
+pub async fn own_cluster_bag<T: HookTools>(
+    charm: &Charm<T>,
+    id: &RelationId,
+) -> Result<Read<ClusterUnitBag>, JujuError> {
+    own_bag(charm, id, databags::cluster::parse_unit).await
 }
 
 async fn own_bag<T: HookTools, B>(
@@ -261,12 +277,12 @@ async fn peer_bag<T: HookTools, B>(
     Ok(bag.map(|bag| read(unit, bag, parse).value))
 }
 
-/// Whether this unit's bag of `upgrade` names the installed version: its bag of `cluster` then does so too, they are
-/// written together.
-fn published(upgrade: Option<&UpgradePeers>, view: &SnapView) -> bool {
-    let SnapView::Known(known) = view else { return true };
-    let installed = known.installed.as_ref().map(|installed| &installed.version);
-    upgrade.is_some_and(|upgrade| upgrade.own.value.version.as_ref() == installed)
+/// Whether this unit's own bag of `cluster` has to be read: while it enters, while others wait for a token that it may
+/// have to make, and now and then, for what it made once. A member's bag says nothing new otherwise.
+fn has_to_read_own(event: &Event, me: &UnitName, leads: bool, record: &ClusterApplicationBag) -> bool {
+    let waits =
+        |(unit, entry): (&UnitName, &Entry)| matches!(entry, Entry::Pending(_)) && !record.tokens.contains_key(unit);
+    !record.has_joined(me) || *event == Event::UpdateStatus || (!leads && record.entries.iter().any(waits))
 }
 
 /// Since when changes that are over count: only for a unit that may have had one.

@@ -251,6 +251,9 @@ pub async fn still_under_way<T: HookTools>(charm: &Charm<T>, own: &UnitBag) -> R
     match (own.state, &own.change) {
         (Some(UnitState::Upgrading | UnitState::Idle), Some(change)) => {
             let Ok(Some(change)) = charm.snapd.change(&ChangeId(change.clone())).await else { return Ok(None) };
+            if change.ready && own.state == Some(UnitState::Upgrading) {
+                return in_gate_after(charm, own, &declared).await;
+            }
             if change.ready {
                 return Ok(None);
             }
@@ -298,9 +301,11 @@ async fn in_gate_after<T: HookTools>(
         return Ok(None);
     }
     let seconds = now.seconds_since(ended.map_or(since, |ended| ended.max(since)));
-    let (settings, _) = settings::read(&charm.juju.config().await?);
-    if seconds >= settings.health_timeout {
-        return Ok(None);
+    if seconds >= settings::SHORTEST_TIMEOUT {
+        let (settings, _) = settings::read(&charm.juju.config().await?);
+        if seconds >= settings.health_timeout {
+            return Ok(None);
+        }
     }
     let waiting = WaitingOn::GateAfter { awaited: health.awaited, seconds };
     Ok(messages::upgrade(&alone(charm, own, declared), &UnitAction::Rest, Some(&waiting), None))

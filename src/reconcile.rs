@@ -13,7 +13,7 @@ use crate::juju::{Event, HookTools, JujuError, Status};
 use crate::k8sd::Readiness;
 use crate::lead;
 use crate::names::Timestamp;
-use crate::observe::{Nothing, Observation, observe};
+use crate::observe::{Nothing, Observation, observe, peer_relation};
 use crate::own_snap::{self, OwnSnap};
 use crate::snap::refresh::{self, Held};
 use crate::status::{self, Voices};
@@ -105,14 +105,16 @@ async fn write_own<T: HookTools>(
     own: Option<&OwnSnap>,
     entered: &Entered,
 ) -> Result<(), JujuError> {
+    let mut refreshed = None;
     if let (Some(upgrade), Some(own)) = (&seen.upgrade, own) {
         let changes = databags::upgrade::unit_changes(&own.bag, &upgrade.own.bag);
         charm.juju.set_unit_bag(&upgrade.id, &changes).await?;
-        if let Some(version) = changes.get("version") {
-            charm.juju.set_application_version(version).await?;
+        refreshed = own.bag.version.as_ref().filter(|_| changes.contains_key("version"));
+        if let Some(version) = refreshed {
+            charm.juju.set_application_version(&version.to_string()).await?;
         }
     }
-    entry::write_own(charm, seen, entered).await
+    entry::write_own(charm, seen, entered, refreshed).await
 }
 
 /// Keeps the snap from refreshing by itself: looked at now and then, and when a change has just ended.
@@ -183,7 +185,7 @@ pub async fn wake<T>(charm: &Charm<T>, pace: Pace) {
 /// Nothing else is decided while a change runs (R2), or while the gate after hasn't passed: whether it has is all that
 /// is looked at. `None`: there is more to do.
 pub async fn follow<T: HookTools>(charm: &Charm<T>) -> Result<Option<()>, JujuError> {
-    let Some(id) = charm.juju.relation_ids("upgrade").await?.into_iter().next() else { return Ok(None) };
+    let Some(id) = peer_relation(charm, "upgrade").await? else { return Ok(None) };
     let bag = charm.juju.unit_bag(&id, &charm.context.unit).await?.unwrap_or_default();
     let (own, _) = databags::upgrade::parse_unit(&bag);
     let Some(message) = own_snap::still_under_way(charm, &own).await? else { return Ok(None) };

@@ -31,6 +31,9 @@ pub struct BadOption {
 /// Seconds that the gate after may take, where the option doesn't say.
 const HEALTH_TIMEOUT: u64 = 600;
 
+/// A gate after takes half a minute where all is well: a shorter patience would fail every upgrade.
+pub const SHORTEST_TIMEOUT: u64 = 30;
+
 /// Reads what `config-get` gave.
 pub fn read(config: &Map<String, Value>) -> (Settings, Vec<BadOption>) {
     let mut bad = Vec::new();
@@ -45,8 +48,8 @@ pub fn read(config: &Map<String, Value>) -> (Settings, Vec<BadOption>) {
     };
     let health_timeout = match config.get("upgrade-health-timeout") {
         None => HEALTH_TIMEOUT,
-        Some(value) => value.as_u64().filter(|seconds| *seconds > 0).unwrap_or_else(|| {
-            bad.push(BadOption { option: "upgrade-health-timeout", allowed: "seconds, more than 0", example: "600" });
+        Some(value) => value.as_u64().filter(|seconds| *seconds >= SHORTEST_TIMEOUT).unwrap_or_else(|| {
+            bad.push(BadOption { option: "upgrade-health-timeout", allowed: "seconds, 30 or more", example: "600" });
             HEALTH_TIMEOUT
         }),
     };
@@ -90,7 +93,7 @@ mod tests {
         let (settings, bad) = of(&json!({"pause-after-unit-refresh": "sometimes", "upgrade-health-timeout": -5}));
         assert_eq!((settings.pause, settings.health_timeout), (PausePolicy::All, 600));
         assert_eq!(bad, ["pause-after-unit-refresh", "upgrade-health-timeout"]);
-        for value in [json!(0), json!("600"), json!(null), json!(1.5)] {
+        for value in [json!(0), json!(29), json!("600"), json!(null), json!(1.5)] {
             let (_, bad) = of(&json!({"upgrade-health-timeout": value}));
             assert_eq!(bad, ["upgrade-health-timeout"], "{value}");
         }

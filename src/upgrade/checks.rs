@@ -387,48 +387,62 @@ pub struct Health {
     pub repair: bool,
 }
 
-/// The gate after a unit's refresh (R8).
-pub fn gate_after(facts: &HealthFacts) -> Health {
-    let mut awaited = Vec::new();
-    match &facts.inactive_services {
-        Fact::Unknown(why) => awaited.push(format!("snapd ({why})")),
-        Fact::Known(inactive) if !inactive.is_empty() => awaited.push(format!("services: {}", inactive.join(", "))),
-        Fact::Known(_) => {}
+impl HealthFacts {
+    /// Whether all is well that this machine itself can say: only then is the API server worth asking.
+    pub fn is_well_inside(&self) -> bool {
+        self.awaited_inside().is_empty() && self.has_settled()
     }
-    if let Fact::Unknown(why) = &facts.api {
-        awaited.push(why.clone());
+
+    fn has_settled(&self) -> bool {
+        self.change_ended.is_none_or(|ended| self.now.seconds_since(ended) >= SETTLED_AFTER)
     }
-    let name = &facts.node_name;
-    match &facts.node {
-        Fact::Unknown(_) if matches!(facts.api, Fact::Unknown(_)) => {}
-        Fact::Unknown(why) => awaited.push(format!("node {name} ({why})")),
-        Fact::Known(None) => awaited.push(format!("node {name} to appear")),
-        Fact::Known(Some(node)) if !node.ready => awaited.push(format!("node {name} to be Ready")),
-        Fact::Known(Some(node)) if node.kubelet.as_ref() != Some(&facts.version) => {
-            awaited.push(format!("the kubelet of {name} to report {}", facts.version));
+
+    fn awaited_inside(&self) -> Vec<String> {
+        let mut awaited = Vec::new();
+        match &self.inactive_services {
+            Fact::Unknown(why) => awaited.push(format!("snapd ({why})")),
+            Fact::Known(inactive) if !inactive.is_empty() => awaited.push(format!("services: {}", inactive.join(", "))),
+            Fact::Known(_) => {}
         }
-        Fact::Known(Some(_)) => {}
-    }
-    if let Fact::Unknown(why) = &facts.k8sd {
-        awaited.push(why.clone());
-    }
-    let open = match &facts.post_refresh_since {
-        Fact::Unknown(why) => {
+        if let Fact::Unknown(why) = &self.k8sd {
             awaited.push(why.clone());
-            None
         }
-        Fact::Known(None) => None,
-        Fact::Known(Some(since)) => {
-            awaited.push("k8sd to finish its own work after the refresh".to_owned());
-            Some(*since)
+        match &self.post_refresh_since {
+            Fact::Unknown(why) => awaited.push(why.clone()),
+            Fact::Known(None) => {}
+            Fact::Known(Some(_)) => awaited.push("k8sd to finish its own work after the refresh".to_owned()),
         }
-    };
-    if awaited.is_empty()
-        && let Some(ended) = facts.change_ended
-        && facts.now.seconds_since(ended) < SETTLED_AFTER
-    {
+        awaited
+    }
+
+    fn awaited_of_api(&self) -> Vec<String> {
+        let name = &self.node_name;
+        match (&self.api, &self.node) {
+            (Fact::Unknown(why), _) => vec![why.clone()],
+            (_, Fact::Unknown(why)) => vec![format!("node {name} ({why})")],
+            (_, Fact::Known(None)) => vec![format!("node {name} to appear")],
+            (_, Fact::Known(Some(node))) if !node.ready => vec![format!("node {name} to be Ready")],
+            (_, Fact::Known(Some(node))) if node.kubelet.as_ref() != Some(&self.version) => {
+                vec![format!("the kubelet of {name} to report {}", self.version)]
+            }
+            (_, Fact::Known(Some(_))) => Vec::new(),
+        }
+    }
+}
+
+/// The gate after a unit's refresh (R8): what this machine says comes first, then what the API server says.
+pub fn gate_after(facts: &HealthFacts) -> Health {
+    let mut awaited = facts.awaited_inside();
+    if awaited.is_empty() && !facts.has_settled() {
         awaited.push("its services to have settled".to_owned());
     }
+    if awaited.is_empty() {
+        awaited = facts.awaited_of_api();
+    }
+    let open = match facts.post_refresh_since {
+        Fact::Known(since) => since,
+        Fact::Unknown(_) => None,
+    };
     Health { awaited, repair: open.is_some_and(|since| repair_is_due(facts, since)) }
 }
 

@@ -205,10 +205,7 @@ pub fn plan(view: &UnitView<'_>) -> UnitPlan {
         }
         SnapView::Known(known) => known,
     };
-    if let Some(installed) = &known.installed {
-        bag.version = Some(installed.version.clone());
-        bag.revision = Some(installed.revision);
-    }
+    note_installed(&mut bag, known.installed.as_ref());
     match view.standing {
         Standing::Newcomer => newcomer(view, known, bag),
         Standing::Member => member(view, known, bag),
@@ -293,6 +290,12 @@ fn at_pin(view: &UnitView<'_>, known: &KnownSnap, mut bag: UnitBag) -> UnitPlan 
         if state != UnitState::Failed {
             enter(&mut bag, UnitState::Upgrading, view.now);
             bag.turn = None;
+        }
+        if view.own.state == Some(UnitState::Upgrading) {
+            // Nobody acts on these before the gate has passed: no other unit is woken for them.
+            bag.version.clone_from(&view.own.version);
+            bag.revision = view.own.revision;
+            bag.change.clone_from(&view.own.change);
         }
         let since = bag.since.unwrap_or(view.now);
         let since = change_ended.map_or(since, |ended| ended.max(since));
@@ -514,8 +517,10 @@ pub fn after_gate_after(
     forced: bool,
 ) -> UnitPlan {
     plan.action = UnitAction::Rest;
+    let installed = view.installed().cloned();
     if awaited.is_empty() || forced {
         let bag = &mut plan.bag;
+        note_installed(bag, installed.as_ref());
         enter(bag, UnitState::Completed, view.now);
         bag.turn = if view.holds_token() { view.application.turn } else { None };
         bag.go = None;
@@ -530,12 +535,20 @@ pub fn after_gate_after(
     let waited = view.now.seconds_since(since);
     if waited >= view.health_timeout {
         let cause = format!("not healthy after {waited} s: {}", awaited.join(", "));
+        note_installed(&mut plan.bag, installed.as_ref());
         fail(&mut plan.bag, view, &cause);
         plan.waiting = Some(WaitingOn::Admin);
     } else {
         plan.waiting = Some(WaitingOn::GateAfter { awaited, seconds: waited });
     }
     plan
+}
+
+fn note_installed(bag: &mut UnitBag, installed: Option<&Installed>) {
+    if let Some(installed) = installed {
+        bag.version = Some(installed.version.clone());
+        bag.revision = Some(installed.revision);
+    }
 }
 
 fn rest(bag: UnitBag) -> UnitPlan {
