@@ -56,8 +56,9 @@ async fn measure(settings: &UpgradeSettings, program: &Path) -> Result<(), Failu
     rehearsal.refresh();
     rehearsal.settle("upgrading", &rehearsal.to.version.clone(), &mut Show::nothing()).await?;
     let upgrade: Vec<Ran> = rehearsal.engine.ran.iter().skip(before).cloned().collect();
-    let following: Vec<Ran> = upgrade.iter().filter(|ran| ran.wake_up && ran.did.is_empty()).cloned().collect();
-    table.push(row(&Row { event: "wake-up, nothing new", cpu_ms: 3.0, calls: 5, megabytes: 6.0 }, &following));
+    let follows = |ran: &&Ran| matches!(ran.requests.as_slice(), [one] if one.starts_with("GET /v2/changes/"));
+    let following: Vec<Ran> = upgrade.iter().filter(|ran| ran.wake_up).filter(follows).cloned().collect();
+    table.push(row(&Row { event: "wake-up, change followed", cpu_ms: 3.0, calls: 5, megabytes: 6.0 }, &following));
     table.push(String::new());
     table.extend(whole(&upgrade));
     writeln!(std::io::stdout(), "{}", table.join("\n"))?;

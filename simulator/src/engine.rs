@@ -397,6 +397,8 @@ impl Engine {
         let _ = std::fs::remove_file(&paths.socket);
         let socket = UnixListener::bind(&paths.socket).map_err(io_error("open the hook socket"))?;
         let child = process::start(&hook, &paths, &environment).map_err(io_error("start the charm"))?;
+        let is_exec = matches!(hook, Hook::Exec(..));
+        let before = child.id().filter(|_| is_exec).map_or(0, process::cost_before_charm);
         let mut watch = Watch::default();
         let ended = self.attend(&mut context, &socket, child, &mut watch).await?;
         let _ = std::fs::remove_file(&paths.socket);
@@ -412,7 +414,7 @@ impl Engine {
             log: context.log.clone(),
             output: watch.output,
             ended,
-            cost: watch.cost,
+            cost: Cost { cpu_ns: watch.cost.cpu_ns.saturating_sub(before), ..watch.cost },
         });
         let delay = self.model.within(FLUSH.0, FLUSH.1);
         self.schedule(SimTime(self.now.0 + delay), Event::Flush(Box::new(Finished { context, ended })));

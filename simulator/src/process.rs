@@ -177,6 +177,21 @@ pub fn cost(pid: u32) -> Cost {
     Cost { cpu_ns: threads.filter_map(cpu).sum(), peak_kb: peak.unwrap_or(0) }
 }
 
+/// What a process had cost when it became the charm: a `juju-exec` is bash first, which is not the charm's cost.
+pub fn cost_before_charm(pid: u32) -> u64 {
+    for _ in 0..BASH_AT_MOST {
+        match fs::read_link(format!("/proc/{pid}/exe")) {
+            Ok(program) if program.ends_with("dispatch") => return cost(pid).cpu_ns,
+            Ok(_) => std::thread::yield_now(),
+            Err(_) => return 0,
+        }
+    }
+    0
+}
+
+/// So often a process is looked at until it is the charm.
+const BASH_AT_MOST: u32 = 20_000;
+
 /// Whether a process does nothing but wait: it sleeps, and so do its threads, and no child of its runs.
 pub fn waits(pid: u32) -> bool {
     let sleeps = |stat: String| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S'));
