@@ -108,7 +108,8 @@ pub async fn enter<T: HookTools>(
 /// The version that the bag is to name: the installed one, but for a unit that refreshes; it does when it is healthy.
 fn published_version<'a>(seen: &'a Observation, own: &'a ClusterUnitBag) -> Option<&'a KubernetesVersion> {
     let upgrading = seen.upgrade.as_ref().is_some_and(|upgrade| upgrade.own.value.state == Some(UnitState::Upgrading));
-    if upgrading { own.version.as_ref() } else { seen.installed() }
+    // What snapd doesn't say now is not gone.
+    seen.installed().filter(|_| !upgrading).or(own.version.as_ref())
 }
 
 /// Why a unit isn't in the cluster yet.

@@ -17,7 +17,8 @@ use crate::names::{KubernetesVersion, Timestamp, UnitName};
 use crate::settings::{self, BadOption, Settings};
 use crate::snap::pin::Sources;
 use crate::snap::refresh::{self, Look};
-use crate::snap::{Architecture, Sha256, Wanted};
+use crate::snap::{Architecture, PinError, Sha256, Wanted};
+use crate::upgrade::messages::{LONGEST, shorten};
 use crate::upgrade::unit::{SnapView, Standing, UnitView};
 use crate::upgrade::values::{ApplicationBag, Dependencies, UnitBag, UnitState};
 
@@ -342,24 +343,30 @@ fn resource_on_disk(charm_dir: &Path) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
+/// What is wrong, cut so that the command that mends it is seen whole.
+fn blocked(why: &str, remedy: &str) -> String {
+    let end = format!(". Mend it: {remedy}");
+    format!("{}{end}", shorten(why.trim_end_matches('.'), LONGEST.saturating_sub(end.len())))
+}
+
 fn read_declared<T>(charm: &Charm<T>, resource: Option<&Path>) -> Result<Declared, String> {
     let charm_dir = &charm.context.charm_dir;
+    let remedy = format!("juju refresh {}", charm.context.unit.application());
     let template = |name: &str| {
         let path = charm_dir.join("templates").join(name);
-        std::fs::read_to_string(path).map_err(|error| format!("The charm's templates/{name} can't be read: {error}"))
+        let unreadable = |error| blocked(&format!("The charm's templates/{name} can't be read: {error}"), &remedy);
+        std::fs::read_to_string(path).map_err(unreadable)
     };
     let manifest = template("snap_installation.yaml")?;
     let dependencies: Dependencies = {
         let text = template("dependencies.yaml")?;
         let value = serde_yaml::Deserializer::from_str(&text);
         Dependencies::deserialize(value)
-            .map_err(|error| format!("The charm's templates/dependencies.yaml is not what it should be: {error}"))?
+            .map_err(|error| blocked(&format!("The charm's templates/dependencies.yaml: {error}"), &remedy))?
     };
-    let version: KubernetesVersion = dependencies
-        .k8s_service
-        .version
-        .parse()
-        .map_err(|error| format!("The charm's templates/dependencies.yaml, k8s_service.version: {error}"))?;
+    let version: KubernetesVersion = dependencies.k8s_service.version.parse().map_err(|error| {
+        blocked(&format!("The charm's templates/dependencies.yaml, k8s_service.version: {error}"), &remedy)
+    })?;
     let agent_dir = charm_dir.parent().unwrap_or(charm_dir);
     let wanted = Wanted::read(&Sources {
         manifest: &manifest,
@@ -370,10 +377,14 @@ fn read_declared<T>(charm: &Charm<T>, resource: Option<&Path>) -> Result<Declare
         root: &charm.context.root,
         architecture: Architecture::here(),
     });
-    match wanted {
-        Ok(wanted) => Ok(Declared { wanted, dependencies }),
-        Err(error) => Err(with_causes(&error)),
-    }
+    wanted.map(|wanted| Declared { wanted, dependencies }).map_err(|error| {
+        let application = charm.context.unit.application();
+        let remedy = match error {
+            PinError::Own(_) => format!("juju refresh {application}"),
+            _ => format!("juju attach-resource {application} {RESOURCE}=FILE"),
+        };
+        blocked(&with_causes(&error), &remedy)
+    })
 }
 
 /// Other units' bags: a unit's bag is read only where the application's doesn't say enough.

@@ -391,6 +391,7 @@ impl Engine {
     /// Runs a hook's process to its end; its flush comes a little later.
     async fn run(&mut self, unit: &UnitId, hook: Hook) -> Result<(), EngineError> {
         self.busy.insert(unit.clone());
+        self.go_on_to(self.now).await?;
         let paths = self.paths(unit);
         let mut context = self.model.begin(unit, hook.clone(), self.now);
         let environment = process::environment(&self.model, unit, &hook, &context.id, &paths, &self.stand_ins());

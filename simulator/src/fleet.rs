@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::{fs, io};
 
 use crate::cluster::Cluster;
@@ -22,6 +23,11 @@ const DIRECTORIES: [&str; 8] = [
     "var/lib/juju/tools",
     "var/snap/k8s/common/var/lib/k8sd/state",
 ];
+
+/// So many fleets of one program have addresses of their own.
+const FLEETS: u16 = 64;
+
+static FLEETS_MADE: AtomicU16 = AtomicU16::new(0);
 
 /// The API server's port.
 const API_PORT: u16 = 6443;
@@ -68,7 +74,9 @@ impl Fleet {
     /// No machines, and a store.
     pub fn new(seed: u64, store: Store) -> Self {
         let [.., high, low] = std::process::id().to_be_bytes();
-        Self { cluster: Cluster::new(seed), machines: BTreeMap::new(), store, network: [high, low] }
+        let own = u16::from_be_bytes([high, low]).wrapping_mul(FLEETS);
+        let network = own.wrapping_add(FLEETS_MADE.fetch_add(1, Ordering::Relaxed)).to_be_bytes();
+        Self { cluster: Cluster::new(seed), machines: BTreeMap::new(), store, network }
     }
 
     /// A new machine with its directories under `root`.

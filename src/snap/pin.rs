@@ -118,7 +118,7 @@ pub enum PinError {
     #[error(transparent)]
     Resource(#[from] ResourceError),
     /// The manifest in the resource.
-    #[error("resource snap-installation: snap_installation.yaml: {0}. Attach another")]
+    #[error("resource snap-installation: snap_installation.yaml: {0}")]
     Attached(#[source] ManifestError),
     /// The file that a manifest names.
     #[error("`filename` {}: {source}", path.display())]

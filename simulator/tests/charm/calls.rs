@@ -1,0 +1,61 @@
+//! Which hook tools each event calls, by name and exactly: a hook's cost is the number of its calls.
+
+use crate::common::{Stage, unit};
+use k8s_sim::engine::Ran;
+
+/// What every pass asks: who leads, what exists, the options, both relations, and four bags.
+const PASS: [&str; 8] = [
+    "is-leader",
+    "goal-state",
+    "config-get",
+    "relation-ids",
+    "relation-ids",
+    "relation-get",
+    "relation-get",
+    "relation-get",
+];
+
+fn calls(pass: &[&str], more: &[&str]) -> Vec<String> {
+    pass.iter().chain(more).map(|call| (*call).to_owned()).collect()
+}
+
+async fn last(stage: &mut Stage, number: u32, event: &str) -> Ran {
+    stage.rehearsal.engine.repeat(&unit(number), event, 1).await.unwrap().pop().unwrap()
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_settled_units_events_ask_for_this_and_write_nothing() {
+    let mut stage = Stage::deployed(3).await;
+    let peers = ["relation-get", "relation-get"];
+    // The leader knows every unit's bag; now and then a unit reads its own of `cluster`, and whether there is another
+    // resource.
+    let leader = calls(&PASS, &["resource-get", "relation-get"]);
+    let leader = [leader, calls(&peers, &["status-get"])].concat();
+    assert_eq!(last(&mut stage, 0, "update-status").await.calls, leader);
+    let other = calls(&PASS, &["resource-get", "relation-get", "status-get"]);
+    assert_eq!(last(&mut stage, 1, "update-status").await.calls, other);
+
+    let leader = [calls(&PASS, &["resource-get"]), calls(&peers, &["status-get"])].concat();
+    assert_eq!(last(&mut stage, 0, "config-changed").await.calls, leader);
+    assert_eq!(last(&mut stage, 1, "config-changed").await.calls, calls(&PASS, &["resource-get", "status-get"]));
+
+    // The hook's own relation needs no asking.
+    let pass: Vec<&str> = PASS.iter().copied().enumerate().filter(|(n, _)| *n != 3).map(|(_, call)| call).collect();
+    let leader = [calls(&pass, &peers), calls(&["status-get"], &[])].concat();
+    assert_eq!(last(&mut stage, 0, "upgrade-relation-changed").await.calls, leader);
+    assert_eq!(last(&mut stage, 1, "upgrade-relation-changed").await.calls, calls(&pass, &["status-get"]));
+
+    let settled = ["GET /v2/changes?select=in-progress&for=k8s", "GET /v2/snaps/k8s", "GET /core/1.0/ready"];
+    assert_eq!(last(&mut stage, 0, "upgrade-relation-changed").await.requests, settled);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_wake_up_that_finds_its_change_under_way_asks_for_next_to_nothing() {
+    let mut stage = Stage::deployed(1).await;
+    stage.refresh_to_new();
+    let follows = |ran: &Ran| ran.wake_up && ran.requests.len() == 1;
+    stage.until(10, "a change is followed", |stage| stage.rehearsal.engine.ran.last().is_some_and(follows)).await;
+    let ran = stage.rehearsal.engine.ran.last().unwrap().clone();
+    assert_eq!(ran.calls, ["relation-ids", "relation-get", "status-get", "status-set"]);
+    assert!(ran.requests[0].starts_with("GET /v2/changes/"), "{:?}", ran.requests);
+}
