@@ -103,6 +103,8 @@ pub struct Engine {
     pub ran: Vec<Ran>,
     /// What watches the invariants.
     pub checker: Checker,
+    /// Units whose part is played, and their machines.
+    pub played: BTreeMap<UnitId, MachineId>,
     /// A fault for the next hook of a unit that meets it.
     pub faults: Vec<(UnitId, Fault)>,
     work: PathBuf,
@@ -159,6 +161,7 @@ impl Engine {
             now: SimTime::default(),
             ran: Vec::new(),
             checker: Checker::default(),
+            played: BTreeMap::new(),
             faults: Vec::new(),
             work: work.to_owned(),
             program: program.to_owned(),
@@ -186,16 +189,27 @@ impl Engine {
         Ok(())
     }
 
+    /// A new machine.
+    ///
+    /// # Errors
+    ///
+    /// Its directories can't be made.
+    pub fn add_machine(&mut self) -> Result<MachineId, EngineError> {
+        let machine = MachineId(self.machines_made);
+        self.machines_made += 1;
+        let root = self.work.join(machine.to_string());
+        self.fleet.add_machine(machine, &root).map_err(io_error(format!("make machine {machine}")))?;
+        Ok(machine)
+    }
+
     /// A unit on a machine of its own.
     ///
     /// # Errors
     ///
     /// Its machine can't be made.
     pub fn add_unit(&mut self, application: &str) -> Result<UnitId, EngineError> {
-        let machine = MachineId(self.machines_made);
-        self.machines_made += 1;
+        let machine = self.add_machine()?;
         let root = self.work.join(machine.to_string());
-        self.fleet.add_machine(machine, &root).map_err(io_error(format!("make machine {machine}")))?;
         let unknown = || EngineError::Trouble(format!("there is no application {application}"));
         let unit = self.model.add_unit(application, machine).ok_or_else(unknown)?;
         let paths = AgentPaths::new(&root, &unit);
@@ -208,6 +222,11 @@ impl Engine {
     /// Whether no hook runs, and nothing is about to.
     pub fn is_idle(&self) -> bool {
         self.busy.is_empty() && self.events.is_empty()
+    }
+
+    /// Whether any unit's hook runs, or is not flushed yet.
+    pub fn has_busy_units(&self) -> bool {
+        !self.busy.is_empty()
     }
 
     /// Whether a hook of this unit runs.
@@ -278,6 +297,16 @@ impl Engine {
             }
         }
         Ok(id)
+    }
+
+    /// Lets everything happen up to a time.
+    ///
+    /// # Errors
+    ///
+    /// The rehearsal can't go on.
+    pub async fn run_until(&mut self, at: SimTime) -> Result<(), EngineError> {
+        while self.next_event().is_some_and(|next| next <= at) && self.step().await? {}
+        self.go_on_to(at.max(self.now)).await
     }
 
     /// Runs an event on a unit again and again, whatever the order of things; answers what ran.

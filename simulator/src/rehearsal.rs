@@ -1,5 +1,7 @@
 //! The rehearsal of an upgrade: deploy, settle, check, refresh, settle again, and tell what happened.
 
+mod workers;
+
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::{fs, io};
@@ -17,6 +19,10 @@ use crate::time::SimTime;
 
 /// The application.
 pub const APPLICATION: &str = "k8s";
+
+/// The workers' application, and the endpoint that it is related on.
+const WORKERS: &str = "k8s-worker";
+const WORKERS_ENDPOINT: &str = "k8s-cluster";
 
 /// The revisions that the store has of a charm's snaps where the charm is built here.
 const REVISIONS: [u32; 2] = [2001, 2002];
@@ -122,6 +128,24 @@ impl Rehearsal {
         self.settle("deploying", &version, show).await
     }
 
+    /// Joins so many workers to the settled cluster. They run no charm: the rehearsal plays their part, as far as the
+    /// control plane sees it.
+    ///
+    /// # Errors
+    ///
+    /// The engine stops, or a worker can't join.
+    pub async fn add_workers(&mut self, workers: u32) -> Result<(), RehearsalError> {
+        if workers == 0 {
+            return Ok(());
+        }
+        self.engine.model.relate(WORKERS_ENDPOINT, &[APPLICATION, WORKERS]);
+        for number in 0..workers {
+            workers::join(&mut self.engine, &UnitId::new(WORKERS, number), &self.from).await?;
+        }
+        let version = self.from.version.clone();
+        self.settle("joining workers", &version, &mut Show::nothing()).await.map(drop)
+    }
+
     /// Runs until every unit is at a version and at rest, or for four simulated hours. Whether it came to rest.
     ///
     /// # Errors
@@ -182,7 +206,7 @@ impl Rehearsal {
     pub async fn watch(&mut self) -> Result<(), RehearsalError> {
         let until = SimTime(self.engine.now.0 + WATCHED);
         let before = self.engine.ran.len();
-        while self.engine.now < until && self.engine.step().await? {}
+        while (self.engine.now < until || self.engine.has_busy_units()) && self.engine.step().await? {}
         let ran: Vec<Ran> = self.engine.ran.iter().skip(before).cloned().collect();
         for hook in ran {
             let status = hook.status.as_deref();
@@ -217,6 +241,7 @@ pub async fn upgrade(settings: &UpgradeSettings, program: &Path, show: &mut Show
     let work = work.map_err(|source| RehearsalError::Io { doing: "make a directory", source })?;
     let mut rehearsal = Rehearsal::new(settings, work.path(), program)?;
     if rehearsal.deploy(settings.units, show).await? {
+        rehearsal.add_workers(settings.workers).await?;
         if settings.check == PreUpgradeCheck::Run {
             rehearsal.check().await?;
         }
@@ -320,7 +345,7 @@ fn rows(engine: &Engine) -> Vec<UnitRow> {
             revision: installed.map(|snap| snap.revision),
         }
     };
-    engine.model.units.values().map(row).collect()
+    engine.model.units.values().map(row).chain(workers::rows(engine)).collect()
 }
 
 fn line(ran: &Ran) -> Line {

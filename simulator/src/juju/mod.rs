@@ -275,6 +275,14 @@ impl Model {
         id
     }
 
+    /// A unit whose part is played enters a relation with this bag.
+    pub fn enter_played(&mut self, endpoint: &str, unit: &UnitId, content: BTreeMap<String, String>) {
+        let relation = self.relations.values_mut().find(|relation| relation.name == endpoint && !relation.is_peer());
+        if let Some(relation) = relation {
+            relation.scope.insert(unit.clone(), Bag { content, version: 1 });
+        }
+    }
+
     /// Adds a unit; the first one leads (S49).
     pub fn add_unit(&mut self, application: &str, machine: MachineId) -> Option<UnitId> {
         let found = self.applications.get_mut(application)?;
