@@ -244,7 +244,7 @@ pub async fn checks<T: HookTools>(
 async fn k8sd_ready<T>(charm: &Charm<T>) -> Fact<()> {
     match charm.k8sd.ready().await {
         Readiness::Ready | Readiness::WaitsForMembers => Fact::Known(()),
-        Readiness::NotReady(why) => Fact::Unknown(why),
+        Readiness::NotReady(why) => Fact::Unknown(format!("k8sd: {why}")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The leader's part in an upgrade: it moves the token, begins and ends runs, and asks the checks before one begins.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::charm::Charm;
 use crate::collect;
@@ -11,7 +11,7 @@ use crate::juju::{HookTools, JujuError};
 use crate::kube::Kube;
 use crate::names::UnitName;
 use crate::observe::{Declared, Nothing, Observation, UpgradePeers};
-use crate::own_snap::{self, OwnSnap};
+use crate::own_snap;
 use crate::reconcile::{Pace, remark, still_leads};
 use crate::status::Voices;
 use crate::upgrade::checks::{Finding, Verdict, blocking, pre_upgrade};
@@ -19,13 +19,13 @@ use crate::upgrade::facts::{CheckFacts, Fact};
 use crate::upgrade::leader::{self, Checks, LeaderPlan, LeaderView};
 use crate::upgrade::messages;
 use crate::upgrade::unit::is_going_back;
-use crate::upgrade::values::{ApplicationBag, Outcome};
+use crate::upgrade::values::{ApplicationBag, Outcome, UnitBag};
 
 /// Does the leader's part, and writes the application's bags: only while the lease is sure to hold (R5).
 pub async fn lead<T: HookTools>(
     charm: &Charm<T>,
     seen: &Observation,
-    own: Option<&OwnSnap>,
+    own: Option<&UnitBag>,
     entered: &Entered,
     nothing: &Nothing,
     voices: &mut Voices,
@@ -83,7 +83,7 @@ async fn decide<T: HookTools>(
     charm: &Charm<T>,
     seen: &Observation,
     upgrade: &UpgradePeers,
-    own: &OwnSnap,
+    own: &UnitBag,
     declared: &Declared,
     nothing: &Nothing,
 ) -> Result<LeaderPlan, JujuError> {
@@ -120,13 +120,9 @@ async fn decide<T: HookTools>(
 }
 
 /// Every unit's bag as it was read, and this unit's own as this hook leaves it.
-pub fn leader_bags(
-    me: &UnitName,
-    seen: &Observation,
-    own: &OwnSnap,
-) -> std::collections::BTreeMap<UnitName, crate::upgrade::values::UnitBag> {
+pub fn leader_bags(me: &UnitName, seen: &Observation, own: &UnitBag) -> BTreeMap<UnitName, UnitBag> {
     let mut bags = seen.peers.clone();
-    bags.insert(me.clone(), own.bag.clone());
+    bags.insert(me.clone(), own.clone());
     bags
 }
 

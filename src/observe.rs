@@ -133,6 +133,11 @@ impl Observation {
         })
     }
 
+    /// Whether the snap is known to be what it should be.
+    pub fn is_at_pin(&self) -> bool {
+        matches!(&self.look.view, SnapView::Known(known) if known.at_pin)
+    }
+
     /// The Kubernetes version that is installed, if that is known.
     pub fn installed(&self) -> Option<&KubernetesVersion> {
         match &self.look.view {
@@ -152,7 +157,6 @@ pub async fn observe<T: HookTools>(charm: &Charm<T>) -> Result<Observation, Juju
     let me = &charm.context.unit;
     let now = charm.clock.now();
     let leads = juju.is_leader().await?;
-    let goal = juju.goal_state().await?;
     let options = juju.config().await?;
     let (settings, bad_options) = settings::read(&options);
     let upgrade_id = peer_relation(charm, "upgrade").await?;
@@ -161,8 +165,6 @@ pub async fn observe<T: HookTools>(charm: &Charm<T>) -> Result<Observation, Juju
         Some(id) => Some(upgrade_peers(charm, id).await?),
         None => None,
     };
-    let mut units: BTreeSet<UnitName> = goal.units.keys().cloned().collect();
-    units.insert(me.clone());
     let mut cluster = match cluster_id {
         Some(id) => {
             let application = application_bag(charm, &id, databags::cluster::parse_application).await?;
@@ -170,6 +172,10 @@ pub async fn observe<T: HookTools>(charm: &Charm<T>) -> Result<Observation, Juju
         }
         None => None,
     };
+    // After the bags that name units: an older list would take one that has just been added for one that is gone.
+    let goal = juju.goal_state().await?;
+    let mut units: BTreeSet<UnitName> = goal.units.keys().cloned().collect();
+    units.insert(me.clone());
     let declared = declared(charm).await?;
     let recorded = cluster.as_ref().is_some_and(|cluster| cluster.application.value.has_joined(me));
     let since = changes_since(upgrade.as_ref(), recorded);

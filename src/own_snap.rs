@@ -22,36 +22,26 @@ use crate::upgrade::waiting::WaitingOn;
 /// A failed installation of a unit that is no member yet is tried again so many seconds after it ended.
 const INSTALL_AGAIN_AFTER: u64 = 60;
 
-/// What this hook makes of the unit's own snap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnSnap {
-    /// The unit's bag of `upgrade` as this hook leaves it.
-    pub bag: UnitBag,
-    /// What it stands still for.
-    pub waiting: Option<WaitingOn>,
-    /// Whether it goes back.
-    pub going_back: bool,
-}
-
-/// Takes the next step with this unit's snap, and speaks of it. `None`: what is asked for is not known.
+/// Takes the next step with this unit's snap, and speaks of it. Answers the unit's bag of `upgrade` as this hook leaves
+/// it; `None`: what is asked for is not known.
 pub async fn bring_along<T: HookTools>(
     charm: &Charm<T>,
     seen: &Observation,
     nothing: &Nothing,
     voices: &mut Voices,
     pace: &mut Pace,
-) -> Result<Option<OwnSnap>, JujuError> {
+) -> Result<Option<UnitBag>, JujuError> {
     let me = &charm.context.unit;
     let (Some(view), Ok(declared)) = (seen.unit_view(me, nothing), &seen.declared) else { return Ok(None) };
     let mut plan = unit::plan(&view);
-    let going_back = unit::is_going_back(&view);
+    let going_back = unit::is_going_back(&view) || (seen.is_at_pin() && unit::went_back(&view));
     match plan.action.clone() {
         UnitAction::Rest => {}
         UnitAction::Follow { .. } => pace.at_least(Pace::Close),
         UnitAction::BringToPin => {
             let installing = install(charm, seen, declared, &mut plan.bag, pace).await;
             voices.upgrade = Some(installing);
-            return Ok(Some(OwnSnap { bag: plan.bag, waiting: None, going_back }));
+            return Ok(Some(plan.bag));
         }
         UnitAction::GateBefore => {
             plan = begin(charm, seen, &view, declared, plan, pace).await?;
@@ -74,7 +64,7 @@ pub async fn bring_along<T: HookTools>(
     } else {
         voices.upgrade = speak(&view, &plan, &seen.look, going_back);
     }
-    Ok(Some(OwnSnap { bag: plan.bag, waiting: plan.waiting, going_back }))
+    Ok(Some(plan.bag))
 }
 
 fn speak(view: &UnitView<'_>, plan: &UnitPlan, look: &Look, going_back: bool) -> Option<Message> {

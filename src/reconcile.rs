@@ -14,11 +14,12 @@ use crate::k8sd::Readiness;
 use crate::lead;
 use crate::names::Timestamp;
 use crate::observe::{Nothing, Observation, observe, peer_relation};
-use crate::own_snap::{self, OwnSnap};
+use crate::own_snap;
 use crate::snap::refresh::{self, Held};
 use crate::status::{self, Voices};
 use crate::upgrade::messages::{Message, Tone};
 use crate::upgrade::unit::Standing;
+use crate::upgrade::values::UnitBag;
 
 /// How soon the unit wants to be woken again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,14 +103,14 @@ fn writes_secrets(event: &Event) -> bool {
 async fn write_own<T: HookTools>(
     charm: &Charm<T>,
     seen: &Observation,
-    own: Option<&OwnSnap>,
+    own: Option<&UnitBag>,
     entered: &Entered,
 ) -> Result<(), JujuError> {
     let mut refreshed = None;
     if let (Some(upgrade), Some(own)) = (&seen.upgrade, own) {
-        let changes = databags::upgrade::unit_changes(&own.bag, &upgrade.own.bag);
+        let changes = databags::upgrade::unit_changes(own, &upgrade.own.bag);
         charm.juju.set_unit_bag(&upgrade.id, &changes).await?;
-        refreshed = own.bag.version.as_ref().filter(|_| changes.contains_key("version"));
+        refreshed = own.version.as_ref().filter(|_| changes.contains_key("version"));
         if let Some(version) = refreshed {
             charm.juju.set_application_version(&version.to_string()).await?;
         }
@@ -118,10 +119,10 @@ async fn write_own<T: HookTools>(
 }
 
 /// Keeps the snap from refreshing by itself: looked at now and then, and when a change has just ended.
-async fn hold<T>(charm: &Charm<T>, seen: &Observation, own: Option<&OwnSnap>) {
+async fn hold<T>(charm: &Charm<T>, seen: &Observation, own: Option<&UnitBag>) {
     let Some(snap) = &seen.look.snap else { return };
     let before = seen.upgrade.as_ref().map(|upgrade| &upgrade.own.value);
-    let ended = before.is_some_and(|before| before.change.is_some()) && own.is_none_or(|own| own.bag.change.is_none());
+    let ended = before.is_some_and(|before| before.change.is_some()) && own.is_none_or(|own| own.change.is_none());
     let now_and_then = matches!(charm.context.event, Event::UpdateStatus | Event::ConfigChanged | Event::Start);
     if !(ended || now_and_then) || seen.look.change.is_some() {
         return;

@@ -41,8 +41,10 @@ pub struct Machine {
     pub hostname: String,
     /// Its address.
     pub address: Ipv4Addr,
-    /// Its snapd.
+    /// Its snapd; not asked where its socket is another's.
     pub snapd: Snapd,
+    /// Whether its snapd is a real one, whose socket whoever rehearses puts in place.
+    pub real_snapd: bool,
     /// Its systemd.
     pub systemd: Systemd,
 }
@@ -98,6 +100,7 @@ impl Fleet {
             hostname,
             address,
             snapd: Snapd::new(self.store.clone()),
+            real_snapd: false,
             systemd: Systemd::new(root),
         };
         self.machines.insert(id, machine);
@@ -170,7 +173,9 @@ impl Fleet {
     /// Whether a server's socket is there, or its port open.
     pub fn is_open(&self, machine: MachineId, service: Service, now: SimTime) -> bool {
         match service {
-            Service::Snapd => self.machines.get(&machine).is_some_and(|machine| machine.snapd.is_open(now)),
+            Service::Snapd => {
+                self.machines.get(&machine).is_some_and(|machine| !machine.real_snapd && machine.snapd.is_open(now))
+            }
             _ => self.cluster.is_open(machine, service),
         }
     }

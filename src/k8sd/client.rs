@@ -65,7 +65,7 @@ impl K8sd {
                 return Readiness::WaitsForMembers;
             }
         }
-        Readiness::NotReady(crate::error_text::with_causes(&error))
+        Readiness::NotReady(error.trouble().to_owned())
     }
 
     /// This node's place (`GET /1.0/k8sd/node`). An error: it could not be found out.

@@ -6,7 +6,7 @@ use crate::unix_http::TransportError;
 #[derive(Debug, thiserror::Error)]
 pub enum K8sdError {
     /// It could not be reached, or its answer was lost.
-    #[error("k8sd: {doing}")]
+    #[error("k8sd doesn't answer ({doing})")]
     Transport {
         /// What was being done.
         doing: &'static str,
@@ -14,7 +14,7 @@ pub enum K8sdError {
         source: TransportError,
     },
     /// It said no.
-    #[error("k8sd: {doing}: {message}")]
+    #[error("k8sd says: {message} ({doing})")]
     Refused {
         /// What was being done.
         doing: &'static str,
@@ -24,7 +24,7 @@ pub enum K8sdError {
         message: String,
     },
     /// It answered something else.
-    #[error("k8sd: {doing}: the answer is not what was expected")]
+    #[error("k8sd's answer is not what was expected ({doing})")]
     Answer {
         /// What was being done.
         doing: &'static str,
@@ -59,6 +59,15 @@ impl K8sdError {
             ("daemon not yet initialized", Database::NotYet),
         ];
         states.into_iter().find(|(text, _)| message.contains(text)).map(|(_, state)| state)
+    }
+
+    /// What is wrong with k8sd itself, for a text that names it already.
+    pub fn trouble(&self) -> &str {
+        match self {
+            Self::Transport { .. } => "it doesn't answer",
+            Self::Refused { message, .. } => message,
+            Self::Answer { .. } => "its answer is not what was expected",
+        }
     }
 
     /// Whether trying again may help by itself.

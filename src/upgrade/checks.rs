@@ -418,8 +418,8 @@ impl HealthFacts {
     fn awaited_of_api(&self) -> Vec<String> {
         let name = &self.node_name;
         match (&self.api, &self.node) {
-            (Fact::Unknown(why), _) => vec![why.clone()],
-            (_, Fact::Unknown(why)) => vec![format!("node {name} ({why})")],
+            (Fact::Unknown(_), _) => vec!["the API server to be ready".to_owned()],
+            (_, Fact::Unknown(_)) => vec![format!("the API server to show node {name}")],
             (_, Fact::Known(None)) => vec![format!("node {name} to appear")],
             (_, Fact::Known(Some(node))) if !node.ready => vec![format!("node {name} to be Ready")],
             (_, Fact::Known(Some(node))) if node.kubelet.as_ref() != Some(&self.version) => {

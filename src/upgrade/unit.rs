@@ -217,6 +217,8 @@ pub fn plan(view: &UnitView<'_>) -> UnitPlan {
 fn newcomer(view: &UnitView<'_>, known: &KnownSnap, mut bag: UnitBag) -> UnitPlan {
     note_target(&mut bag, view);
     enter(&mut bag, UnitState::Idle, view.now);
+    // The admin's word to join stays until it has joined.
+    bag.go.clone_from(&view.own.go);
     bag.change.clone_from(&known.change);
     let action = match &known.change {
         Some(change) => UnitAction::Follow { change: change.clone() },
@@ -475,6 +477,16 @@ pub fn is_going_back(view: &UnitView<'_>) -> bool {
     };
     let older = view.target.version < installed.version || (view.target.version == installed.version && older_revision);
     older || is_way_back(view)
+}
+
+/// Whether this unit, at its pin, is where it came from or behind that: it went back.
+pub fn went_back(view: &UnitView<'_>) -> bool {
+    let from = view.application.run.as_ref().and_then(|run| run.from.get(view.me));
+    from.is_some_and(|from| {
+        let version = &view.target.version;
+        let not_ahead = |pinned: Revision| pinned <= from.revision;
+        *version < from.version || (*version == from.version && view.pin_revision.is_none_or(not_ahead))
+    })
 }
 
 /// Whether the pin is what `upgrade-run.from` names for this unit (for a unit that it doesn't name: any unit's).

@@ -80,6 +80,7 @@ fn control_plane(step: &Step<'_>, to: &KubernetesVersion) -> Finding {
         return finding(Verdict::Fail, seen, format!("stay at {from}, or restore a backup made with {to}"));
     }
     if !down
+        && step.way == Way::Forward
         && let Some(supported) = step.supported
         && !supported.allows(from.semver())
     {

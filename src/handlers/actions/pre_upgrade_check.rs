@@ -10,8 +10,7 @@ use crate::databags;
 use crate::juju::{HookTools, JujuError};
 use crate::lead::{leader_bags, not_ready, report};
 use crate::names::UnitName;
-use crate::observe::{Nothing, Observation, UpgradePeers, observe};
-use crate::own_snap::OwnSnap;
+use crate::observe::{Declared, Nothing, Observation, UpgradePeers, observe};
 use crate::reconcile::{Pace, still_leads, wake};
 use crate::rfc3339;
 use crate::upgrade::checks::{CheckId, Finding, Verdict, blocking, pre_upgrade};
@@ -41,8 +40,7 @@ pub async fn pre_upgrade_check<T: HookTools>(charm: &Charm<T>) -> Result<(), Juj
         let why = seen.declared.as_ref().err().map_or("the unit is still being set up", String::as_str);
         return charm.juju.fail_action(&format!("Not ready to be checked: {why}")).await;
     };
-    let own = OwnSnap { bag: unit::plan(&view).bag, waiting: None, going_back: unit::is_going_back(&view) };
-    let bags = leader_bags(&charm.context.unit, &seen, &own);
+    let bags = leader_bags(&charm.context.unit, &seen, &unit::plan(&view).bag);
     let facts = collect::checks(charm, &seen, &view, declared, at_work(&upgrade.application.value, &bags)).await?;
     let findings = pre_upgrade(&facts);
     report(&findings);
@@ -104,7 +102,7 @@ fn decide<T>(
     bags: &BTreeMap<UnitName, UnitBag>,
     checks: &Checks,
     sick: &BTreeSet<UnitName>,
-    declared: &crate::observe::Declared,
+    declared: &Declared,
 ) -> ApplicationBag {
     let me = &charm.context.unit;
     let application = &upgrade.application.value;

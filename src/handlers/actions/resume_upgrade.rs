@@ -10,7 +10,6 @@ use crate::juju::{HookTools, JujuError};
 use crate::lead::leader_bags;
 use crate::names::UnitName;
 use crate::observe::{Nothing, Observation, UpgradePeers, observe};
-use crate::own_snap::OwnSnap;
 use crate::reconcile::{Pace, still_leads, wake};
 use crate::upgrade::admin::{Resume, UnitResumed, resume_on_leader, resume_unit, skip_unit};
 use crate::upgrade::checks::{CheckId, blocking, gate_before};
@@ -119,8 +118,7 @@ async fn on_the_leader<T: HookTools>(
             .fail_action("Nothing to resume: what this unit is to run is not known, see juju status")
             .await;
     };
-    let own = OwnSnap { bag: unit::plan(&view).bag, waiting: None, going_back: false };
-    let bags = leader_bags(me, seen, &own);
+    let bags = leader_bags(me, seen, &unit::plan(&view).bag);
     let answer = resume_on_leader(me, &upgrade.application.value, &bags, view.target, seen.settings.pause);
     write_as_leader(charm, seen, upgrade, answer).await
 }
