@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::charm::Charm;
 use crate::cluster::config;
-use crate::cluster::decide::{self, LeaderView, Step, UnitView};
+use crate::cluster::decide::{self, LeaderView, Step, TokenWanted, UnitView};
 use crate::cluster::values::{ClusterApplicationBag, ClusterUnitBag, TokenFailure, TokenId};
 use crate::databags;
 use crate::error_text::with_causes;
@@ -74,11 +74,17 @@ pub async fn enter<T: HookTools>(
     };
     match plan.step {
         Step::Rest => {}
-        Step::MakeTokens(units) => {
+        Step::MakeTokens(wanted) => {
             let mut bag = plan.bag;
-            for (unit, node) in units {
-                let id = make_token(charm, &cluster.id, SecretOwner::Unit, &unit, &node, 0).await?;
-                bag.tokens.extend(id.map(|id| (unit, id.0)));
+            for wanted in wanted {
+                let old = bag.tokens.get(&wanted.unit).cloned();
+                let Some(id) = renew_token(charm, &cluster.id, SecretOwner::Unit, old.as_ref(), &wanted).await? else {
+                    continue;
+                };
+                if let Some(old) = old {
+                    charm.juju.remove_secret(&SecretId(old)).await?;
+                }
+                bag.tokens.insert(wanted.unit, id.0);
             }
             entered.bag = Some(bag);
         }
@@ -294,13 +300,18 @@ pub async fn lead<T: HookTools>(
     }
     let mut application = plan.application;
     let mut withdrawn = plan.withdrawn;
-    for (unit, node, failure) in plan.tokens {
-        let old = application.tokens.get(&unit).cloned();
-        let Some(revision) = next_revision(charm, old.as_ref(), failure.as_ref()).await? else { continue };
-        match make_token(charm, &cluster.id, SecretOwner::Application, &unit, &node, revision).await? {
+    for wanted in plan.tokens {
+        let old = application.tokens.get(&wanted.unit).cloned();
+        if entered.standing != Standing::Member {
+            if is_spent(charm, old.as_ref(), &wanted).await? {
+                withdrawn.extend(application.tokens.remove(&wanted.unit));
+            }
+            continue;
+        }
+        match renew_token(charm, &cluster.id, SecretOwner::Application, old.as_ref(), &wanted).await? {
             Some(id) => {
                 withdrawn.extend(old);
-                application.tokens.insert(unit, id.0);
+                application.tokens.insert(wanted.unit, id.0);
             }
             None => pace.at_least(Pace::Soon),
         }
@@ -321,18 +332,31 @@ pub async fn lead<T: HookTools>(
     charm.juju.set_application_bag(&cluster.id, &changes).await
 }
 
-/// The number of the token that a failure asks for; none if the failure is of an older one than the unit has by now.
-async fn next_revision<T: HookTools>(
+/// Makes a token in an old one's place; none if it can't be made now, or the failure is of an older one than the unit has.
+async fn renew_token<T: HookTools>(
     charm: &Charm<T>,
+    relation: &RelationId,
+    owner: SecretOwner,
     old: Option<&TokenId>,
-    failure: Option<&TokenFailure>,
-) -> Result<Option<i64>, JujuError> {
-    let (Some(old), Some(failure)) = (old, failure) else { return Ok(Some(0)) };
-    let current = charm.juju.secret(&SecretId(old.clone())).await?.map(|content| revision(&content));
-    Ok(match current {
-        Some(current) if current != failure.revision => None,
-        _ => Some(failure.revision.saturating_add(1)),
-    })
+    wanted: &TokenWanted,
+) -> Result<Option<SecretId>, JujuError> {
+    let TokenWanted { unit, node, failure } = wanted;
+    if old.is_some() && !is_spent(charm, old, wanted).await? {
+        return Ok(None);
+    }
+    let revision = failure.as_ref().map_or(0, |failure| failure.revision.saturating_add(1));
+    make_token(charm, relation, owner, unit, node, revision).await
+}
+
+/// Whether a token is the one that failed, or is gone.
+async fn is_spent<T: HookTools>(
+    charm: &Charm<T>,
+    token: Option<&TokenId>,
+    wanted: &TokenWanted,
+) -> Result<bool, JujuError> {
+    let (Some(token), Some(TokenFailure { revision: failed, .. })) = (token, &wanted.failure) else { return Ok(false) };
+    let content = charm.juju.secret(&SecretId(token.clone())).await?;
+    Ok(content.is_none_or(|content| revision(&content) == *failed))
 }
 
 /// A node whose unit is gone leaves the cluster. Its machine is gone too, as a rule: it is not asked.

@@ -287,9 +287,13 @@ async fn peer_bag<T: HookTools, B>(
 /// Whether this unit's own bag of `cluster` has to be read: while it enters, while others wait for a token that it may
 /// have to make, and now and then, for what it made once. A member's bag says nothing new otherwise.
 fn has_to_read_own(event: &Event, me: &UnitName, leads: bool, record: &ClusterApplicationBag) -> bool {
-    let waits =
-        |(unit, entry): (&UnitName, &Entry)| matches!(entry, Entry::Pending(_)) && !record.tokens.contains_key(unit);
-    !record.has_joined(me) || *event == Event::UpdateStatus || (!leads && record.entries.iter().any(waits))
+    !record.has_joined(me) || *event == Event::UpdateStatus || (!leads && has_tokenless(record))
+}
+
+/// Whether a unit may join that the leader has no token for.
+fn has_tokenless(record: &ClusterApplicationBag) -> bool {
+    let mut pending = record.entries.iter().filter(|(_, entry)| matches!(entry, Entry::Pending(_)));
+    pending.any(|(unit, _)| !record.tokens.contains_key(unit))
 }
 
 /// Since when changes that are over count: only for a unit that may have had one.
@@ -406,8 +410,9 @@ async fn read_peers<T: HookTools>(charm: &Charm<T>, seen: &mut Observation) -> R
     let record = &cluster.application.value;
     let looks_for_token =
         seen.standing == Standing::Newcomer && record.entries.contains_key(me) && !record.tokens.contains_key(me);
+    let makes_tokens = seen.leads || (seen.standing == Standing::Member && has_tokenless(record));
     let asked = seen.units.iter().filter(|unit| *unit != me);
-    let asked = asked.filter(|unit| if record.has_joined(unit) { looks_for_token } else { seen.leads });
+    let asked = asked.filter(|unit| if record.has_joined(unit) { looks_for_token } else { makes_tokens });
     let asked: Vec<UnitName> = asked.cloned().collect();
     for unit in asked {
         let bag = peer_bag(charm, &cluster.id, &unit, databags::cluster::parse_unit).await?;

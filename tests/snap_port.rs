@@ -523,6 +523,6 @@ fn what_is_wanted_comes_from_the_resource_or_from_the_charm() {
     attach(&[("snap_installation.yaml", "amd64: [{name: k8s, install-type: store, channel: 1.30}]")]);
     assert_eq!(
         Wanted::read(&sources).unwrap_err().to_string(),
-        "resource snap-installation: snap_installation.yaml: `channel` is `1.3`: put it in quotes. Attach another"
+        "resource snap-installation: snap_installation.yaml: `channel` is `1.3`: put it in quotes"
     );
 }

@@ -48,8 +48,19 @@ pub enum Step {
     Bootstrap,
     /// Join with the token in this secret, which it found at exactly one place.
     Join(TokenId),
-    /// Make tokens for these units, into this unit's own bag: the leader can't.
-    MakeTokens(Vec<(UnitName, String)>),
+    /// Make these tokens, into this unit's own bag: the leader can't.
+    MakeTokens(Vec<TokenWanted>),
+}
+
+/// A token that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenWanted {
+    /// For this unit.
+    pub unit: UnitName,
+    /// Its node.
+    pub node: String,
+    /// The failure that asks for it: if it is of the token that the unit has now, that one is spent.
+    pub failure: Option<TokenFailure>,
 }
 
 /// What a unit waits for on its way into the cluster.
@@ -119,18 +130,17 @@ fn member(view: &UnitView<'_>, mut bag: ClusterUnitBag) -> UnitPlan {
     bag.tokens.retain(|unit, _| !application.has_joined(unit) && !application.tokens.contains_key(unit));
     bag.tokens.retain(|unit, _| application.entries.contains_key(unit));
     let lowest = application.joined().find(|unit| view.units.contains(*unit)) == Some(view.me);
-    let without: Vec<(UnitName, String)> = application
+    let failure = |unit: &UnitName| view.peers.get(unit).and_then(|peer| peer.token_failure.clone());
+    let wanted: Vec<TokenWanted> = application
         .entries
         .iter()
         .filter(|(unit, entry)| matches!(entry, Entry::Pending(_)) && view.units.contains(*unit))
-        .filter(|(unit, _)| !application.tokens.contains_key(*unit) && !bag.tokens.contains_key(*unit))
-        .map(|(unit, entry)| (unit.clone(), entry.node().to_owned()))
+        .filter(|(unit, _)| !application.tokens.contains_key(*unit))
+        .filter(|(unit, _)| !bag.tokens.contains_key(*unit) || failure(unit).is_some())
+        .map(|(unit, entry)| TokenWanted { unit: unit.clone(), node: entry.node().to_owned(), failure: failure(unit) })
         .collect();
-    let step = if lowest && !view.leads && !view.dying && !without.is_empty() {
-        Step::MakeTokens(without)
-    } else {
-        Step::Rest
-    };
+    let step =
+        if lowest && !view.leads && !view.dying && !wanted.is_empty() { Step::MakeTokens(wanted) } else { Step::Rest };
     UnitPlan { bag, step, waiting: None }
 }
 
@@ -215,8 +225,8 @@ pub struct LeaderView<'a> {
 pub struct LeaderPlan {
     /// The application's bag as this hook leaves it, but for the tokens that are still to be made.
     pub application: ClusterApplicationBag,
-    /// Tokens to make: the unit, its node, and the failure that asks for another one.
-    pub tokens: Vec<(UnitName, String, Option<TokenFailure>)>,
+    /// Tokens to make; by a leader that is no member, only to withdraw where they are spent.
+    pub tokens: Vec<TokenWanted>,
     /// Secrets that nobody needs any more.
     pub withdrawn: Vec<TokenId>,
     /// Nodes to take out of the cluster: their units are gone. Their entries go when that is done.
@@ -285,8 +295,9 @@ fn let_in(view: &LeaderView<'_>, plan: &mut LeaderPlan) {
         }
         let failure = bag.token_failure.clone();
         let needs_token = failure.is_some() || !plan.application.tokens.contains_key(unit);
-        if view.standing == Standing::Member && needs_token {
-            plan.tokens.push((unit.clone(), node.clone(), failure));
+        // One that isn't a member makes none: it withdraws what is spent, so that the lowest-numbered member makes another.
+        if (view.standing == Standing::Member && needs_token) || failure.is_some() {
+            plan.tokens.push(TokenWanted { unit: unit.clone(), node: node.clone(), failure });
         }
         plan.application.entries.insert(unit.clone(), Entry::Pending(node));
     }
