@@ -328,7 +328,7 @@ fn space(facts: &CheckFacts) -> Finding {
         Fact::Unknown(why) => return unknown(id, why, "look: df -h /var/lib/snapd"),
         Fact::Known(free) => *free,
     };
-    let tenths = free / (GIB / 10);
+    let tenths = u128::from(free) * 10 / u128::from(GIB);
     let seen = format!("{}.{} GiB free", tenths / 10, tenths % 10);
     let verdict = match free {
         _ if free < GIB => Verdict::Fail,
