@@ -183,16 +183,26 @@ pub async fn gate<T: HookTools>(
     let versions = versions(charm, seen, view, declared).await?;
     let api = Api::open(charm);
     let of_api = async { (in_time(api.ready()).await, in_time(api.nodes()).await) };
-    let ((ready, nodes), status) = tokio::join!(of_api, in_time(cluster_status(charm)));
-    Ok(GateFacts {
+    let (of_api, status) = tokio::join!(of_api, in_time(cluster_status(charm)));
+    Ok(gate_facts(seen, view, versions, of_api, status))
+}
+
+fn gate_facts(
+    seen: &Observation,
+    view: &UnitView<'_>,
+    versions: VersionFacts,
+    (api, nodes): (Fact<()>, Fact<BTreeMap<String, Node>>),
+    status: Fact<ClusterStatus>,
+) -> GateFacts {
+    GateFacts {
         own_node: seen.node.clone(),
         going_back: is_going_back(view),
         other_nodes: other_nodes(seen, view.me),
-        api: ready,
+        api,
         nodes,
         datastore: map(status, datastore),
         versions,
-    })
+    }
 }
 
 /// What the checks before a run look at.
@@ -220,15 +230,7 @@ pub async fn checks<T: HookTools>(
         tokio::join!(of_api, of_k8sd, in_time(snapd(charm, seen)));
     let features = map(status.clone(), |status| status.failed_features());
     Ok(CheckFacts {
-        gate: GateFacts {
-            own_node: seen.node.clone(),
-            going_back: is_going_back(view),
-            other_nodes: other_nodes(seen, view.me),
-            api: ready,
-            nodes,
-            datastore: map(status, datastore),
-            versions,
-        },
+        gate: gate_facts(seen, view, versions, (ready, nodes), status),
         pods,
         features,
         k8sd,

@@ -237,10 +237,12 @@ fn health() -> HealthFacts {
     }
 }
 
+type HealthChange = fn(&mut HealthFacts);
+
 #[test]
 fn the_gate_after_waits_for_each_of_its_facts() {
     assert!(gate_after(&health()).awaited.is_empty());
-    let table: [(&str, fn(&mut HealthFacts)); 10] = [
+    let table: [(&str, HealthChange); 10] = [
         ("services: kubelet", |facts| facts.inactive_services = Fact::Known(vec!["kubelet".to_owned()])),
         ("snapd (no answer)", |facts| facts.inactive_services = unknown()),
         ("the API server to be ready", |facts| facts.api = unknown()),
