@@ -18,7 +18,7 @@ use crate::settings::{self, BadOption, Settings};
 use crate::snap::pin::Sources;
 use crate::snap::refresh::{self, Look};
 use crate::snap::{Architecture, PinError, Sha256, Wanted};
-use crate::upgrade::messages::{LONGEST, shorten};
+use crate::upgrade::messages::{Message, Tone};
 use crate::upgrade::unit::{SnapView, Standing, UnitView};
 use crate::upgrade::values::{ApplicationBag, Dependencies, UnitBag, UnitState};
 
@@ -90,7 +90,7 @@ pub struct Observation {
     /// The relation `cluster`; absent in `install`.
     pub cluster: Option<ClusterPeers>,
     /// What is asked for, or why that can't be said.
-    pub declared: Result<Declared, String>,
+    pub declared: Result<Declared, Message>,
     /// The snap.
     pub look: Look,
     /// Whether this unit's node has joined.
@@ -332,7 +332,7 @@ fn fetches_resource(event: &Event) -> bool {
     matches!(event, Event::Install | Event::ConfigChanged | Event::Start | Event::UpdateStatus | Event::UpgradeCharm)
 }
 
-async fn declared<T: HookTools>(charm: &Charm<T>) -> Result<Result<Declared, String>, JujuError> {
+async fn declared<T: HookTools>(charm: &Charm<T>) -> Result<Result<Declared, Message>, JujuError> {
     if !fetches_resource(&charm.context.event) {
         return Ok(declared_on_disk(charm));
     }
@@ -341,7 +341,7 @@ async fn declared<T: HookTools>(charm: &Charm<T>) -> Result<Result<Declared, Str
 }
 
 /// What is asked for, by the resource that was fetched last.
-pub fn declared_on_disk<T>(charm: &Charm<T>) -> Result<Declared, String> {
+pub fn declared_on_disk<T>(charm: &Charm<T>) -> Result<Declared, Message> {
     read_declared(charm, resource_on_disk(&charm.context.charm_dir).as_deref())
 }
 
@@ -353,15 +353,10 @@ fn resource_on_disk(charm_dir: &Path) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// What is wrong, cut so that the command that mends it is seen whole.
-fn blocked(why: &str, remedy: &str) -> String {
-    let end = format!(". Mend it: {remedy}");
-    format!("{}{end}", shorten(why.trim_end_matches('.'), LONGEST.saturating_sub(end.len())))
-}
-
-fn read_declared<T>(charm: &Charm<T>, resource: Option<&Path>) -> Result<Declared, String> {
+fn read_declared<T>(charm: &Charm<T>, resource: Option<&Path>) -> Result<Declared, Message> {
     let charm_dir = &charm.context.charm_dir;
-    let remedy = format!("juju refresh {}", charm.context.unit.application());
+    let blocked = |why: &str, remedy: &str| Message::with_remedy(Tone::Blocked, why, remedy);
+    let remedy = format!("Mend it: juju refresh {}", charm.context.unit.application());
     let template = |name: &str| {
         let path = charm_dir.join("templates").join(name);
         let unreadable = |error| blocked(&format!("The charm's templates/{name} can't be read: {error}"), &remedy);
@@ -390,8 +385,8 @@ fn read_declared<T>(charm: &Charm<T>, resource: Option<&Path>) -> Result<Declare
     wanted.map(|wanted| Declared { wanted, dependencies }).map_err(|error| {
         let application = charm.context.unit.application();
         let remedy = match error {
-            PinError::Own(_) => format!("juju refresh {application}"),
-            _ => format!("juju attach-resource {application} {RESOURCE}=FILE"),
+            PinError::Own(_) => format!("Mend it: juju refresh {application}"),
+            _ => format!("Mend it: juju attach-resource {application} {RESOURCE}=FILE"),
         };
         blocked(&with_causes(&error), &remedy)
     })

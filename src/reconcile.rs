@@ -72,7 +72,7 @@ pub async fn reconcile<T: HookTools>(charm: &Charm<T>) -> Result<(), JujuError> 
     let mut voices = Voices { bad_options: seen.bad_options.clone(), ..Voices::default() };
     let mut pace = Pace::Asleep;
     if let Err(why) = &seen.declared {
-        voices.installation = Some(Message::new(Tone::Blocked, why));
+        voices.installation = Some(why.clone());
         pace.at_least(Pace::Seldom);
     }
     let entered = if writes_secrets(&charm.context.event) {

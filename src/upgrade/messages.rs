@@ -50,6 +50,13 @@ impl Message {
     pub fn new(tone: Tone, text: impl AsRef<str>) -> Self {
         Self { tone, text: shorten(text.as_ref(), LONGEST) }
     }
+
+    /// A message that ends in what to do: that is seen whole, whatever has to be cut before it.
+    pub fn with_remedy(tone: Tone, text: &str, remedy: &str) -> Self {
+        let end = format!(". {remedy}");
+        let room = LONGEST.saturating_sub(end.chars().count());
+        Self::new(tone, format!("{}{end}", shorten(text.trim_end_matches('.'), room)))
+    }
 }
 
 /// How far a followed change is.
@@ -133,7 +140,8 @@ fn waits(speaker: &Speaker<'_>, waiting: &WaitingOn) -> Message {
         WaitingOn::Failed { unit } => (Tone::Waiting, format!("Upgrade halted: {unit} failed")),
         WaitingOn::Admin => return failed(speaker),
         WaitingOn::Pause { after } => {
-            (Tone::Blocked, format!("Upgrade paused after {after}. Check it, then: juju run {me} resume-upgrade"))
+            let remedy = format!("Check it, then: juju run {me} resume-upgrade");
+            return Message::with_remedy(Tone::Blocked, &format!("Upgrade paused after {after}"), &remedy);
         }
         WaitingOn::GateBefore { checks } => return gate_before(speaker, checks),
         WaitingOn::GateAfter { awaited, seconds } => {
@@ -150,13 +158,10 @@ fn waits(speaker: &Speaker<'_>, waiting: &WaitingOn) -> Message {
             (Tone::Waiting, format!("Waiting for snapd: {why}"))
         }
         WaitingOn::Snapd { why } => (Tone::Waiting, format!("{going} waits: {why}")),
-        WaitingOn::TakenBack => (
-            Tone::Waiting,
-            format!(
-                "Left out of the upgrade to {version}. To take it in: juju run {}/leader resume-upgrade",
-                me.application()
-            ),
-        ),
+        WaitingOn::TakenBack => {
+            let remedy = format!("To take it in: juju run {}/leader resume-upgrade", me.application());
+            return Message::with_remedy(Tone::Waiting, &format!("Left out of the upgrade to {version}"), &remedy);
+        }
         WaitingOn::NextTurn | WaitingOn::OthersToFinish => return done(speaker),
         WaitingOn::Removal => (Tone::Maintenance, "Being removed: begins no upgrade".to_owned()),
         WaitingOn::Membership => {
@@ -167,28 +172,27 @@ fn waits(speaker: &Speaker<'_>, waiting: &WaitingOn) -> Message {
 }
 
 fn failed(speaker: &Speaker<'_>) -> Message {
-    let remedy = format!(". Retry: juju run {} resume-upgrade", speaker.me);
     let cause = speaker.bag.cause.as_deref().unwrap_or("see the log");
-    let room = LONGEST.saturating_sub("Upgrade failed: ".len() + remedy.len());
-    Message::new(Tone::Blocked, format!("Upgrade failed: {}{remedy}", shorten(cause.trim_end_matches('.'), room)))
+    let remedy = format!("Retry: juju run {} resume-upgrade", speaker.me);
+    Message::with_remedy(Tone::Blocked, &format!("Upgrade failed: {cause}"), &remedy)
 }
 
 fn gate_before(speaker: &Speaker<'_>, checks: &[(String, String)]) -> Message {
     let ids = checks.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(",");
-    let remedy = format!(". To go on anyway: juju run {} resume-upgrade skip={ids}", speaker.me);
     let seen = checks.first().map_or("", |(_, seen)| seen.as_str());
-    let room = LONGEST.saturating_sub("Upgrade waits: ".len() + remedy.len());
-    Message::new(Tone::Waiting, format!("Upgrade waits: {}{remedy}", shorten(seen.trim_end_matches('.'), room)))
+    let remedy = format!("To go on anyway: juju run {} resume-upgrade skip={ids}", speaker.me);
+    Message::with_remedy(Tone::Waiting, &format!("Upgrade waits: {seen}"), &remedy)
 }
 
 /// The checks failed after a refresh: the leader says so.
 pub fn checks_failed(leader: &UnitName, failed: &[(String, String)]) -> Message {
-    let ids = failed.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(",");
-    let listed = failed.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(", ");
-    Message::new(
-        Tone::Blocked,
-        format!("Not ready to upgrade: {listed}. Go on anyway: juju run {leader} pre-upgrade-check skip={ids}"),
-    )
+    let ids: Vec<&str> = failed.iter().map(|(id, _)| id.as_str()).collect();
+    let text = format!("Not ready to upgrade: {}", ids.join(", "));
+    let command = format!("Go on anyway: juju run {leader} pre-upgrade-check");
+    let named = format!("{command} skip={}", ids.join(","));
+    let fits = text.chars().count() + named.chars().count() + 2 <= LONGEST;
+    let remedy = if fits { named } else { format!("{command} force=true") };
+    Message::with_remedy(Tone::Blocked, &text, &remedy)
 }
 
 fn done(speaker: &Speaker<'_>) -> Message {
@@ -208,10 +212,8 @@ fn done(speaker: &Speaker<'_>) -> Message {
 
 /// An option that can't be used as it is: what it may be, and the command that mends it.
 pub fn bad_option(application: &str, option: &str, allowed: &str, example: &str) -> Message {
-    Message::new(
-        Tone::Blocked,
-        format!("Config {option}: {allowed}. Set it: juju config {application} {option}={example}"),
-    )
+    let remedy = format!("Set it: juju config {application} {option}={example}");
+    Message::with_remedy(Tone::Blocked, &format!("Config {option}: {allowed}"), &remedy)
 }
 
 /// A new unit gets its snap.
@@ -248,4 +250,49 @@ pub fn shorten(text: &str, longest: usize) -> String {
     }
     let kept: String = text.chars().take(longest.saturating_sub(1)).collect();
     format!("{}…", kept.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names as long as they come.
+    fn long() -> (UnitName, KubernetesVersion) {
+        (UnitName::new("kubernetes-control-plane", 112), "1.132.110".parse().unwrap())
+    }
+
+    fn seen(ids: &[&str]) -> Vec<(String, String)> {
+        ids.iter().map(|id| ((*id).to_owned(), "x".repeat(200))).collect()
+    }
+
+    #[test]
+    fn the_command_is_seen_whole_whatever_is_cut_before_it() {
+        let (me, version) = long();
+        let bag = UnitBag { cause: Some("c".repeat(300)), ..UnitBag::default() };
+        let application = ApplicationBag::default();
+        let speaker = Speaker { me: &me, version: &version, going_back: false, bag: &bag, application: &application };
+        let all = ["api", "nodes", "quorum", "versions"];
+        let texts = [
+            waits(&speaker, &WaitingOn::Admin),
+            waits(&speaker, &WaitingOn::Pause { after: me.clone() }),
+            waits(&speaker, &WaitingOn::GateBefore { checks: seen(&all) }),
+            waits(&speaker, &WaitingOn::TakenBack),
+            checks_failed(&me, &seen(&["api", "nodes", "quorum", "pods", "features", "k8sd", "snapd", "certificates"])),
+            checks_failed(&me, &seen(&["nodes"])),
+            bad_option("k8s", "bootstrap-datastore", &"a".repeat(200), "managed-etcd"),
+        ];
+        let ends = [
+            "resume-upgrade",
+            "resume-upgrade",
+            "skip=api,nodes,quorum,versions",
+            "kubernetes-control-plane/leader resume-upgrade",
+            "pre-upgrade-check force=true",
+            "pre-upgrade-check skip=nodes",
+            "juju config k8s bootstrap-datastore=managed-etcd",
+        ];
+        for (message, end) in texts.iter().zip(ends) {
+            assert!(message.text.chars().count() <= LONGEST, "{}", message.text);
+            assert!(message.text.ends_with(end), "{}", message.text);
+        }
+    }
 }

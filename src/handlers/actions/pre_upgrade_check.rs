@@ -37,7 +37,7 @@ pub async fn pre_upgrade_check<T: HookTools>(charm: &Charm<T>) -> Result<(), Juj
     let (Some(upgrade), Some(view), Ok(declared)) =
         (&seen.upgrade, seen.unit_view(&charm.context.unit, &nothing), &seen.declared)
     else {
-        let why = seen.declared.as_ref().err().map_or("the unit is still being set up", String::as_str);
+        let why = seen.declared.as_ref().err().map_or("the unit is still being set up", |why| why.text.as_str());
         return charm.juju.fail_action(&format!("Not ready to be checked: {why}")).await;
     };
     let bags = leader_bags(&charm.context.unit, &seen, &unit::plan(&view).bag);
