@@ -4,6 +4,7 @@
 
 #[path = "snap_port/stand_in.rs"]
 mod stand_in;
+mod unix_server;
 
 use std::fs;
 use std::path::Path;

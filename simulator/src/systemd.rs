@@ -1,6 +1,6 @@
 //! Stand-ins for systemd: transient timers, by `systemd-run` and `systemctl` as the charm calls them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,12 +40,14 @@ struct Timer {
 pub struct Systemd {
     transient: PathBuf,
     timers: BTreeMap<String, Timer>,
+    /// Services that run, whether or not their timer is still there.
+    running: BTreeSet<String>,
 }
 
 impl Systemd {
     /// systemd of the machine with this root.
     pub fn new(root: &Path) -> Self {
-        Self { transient: root.join("run/systemd/transient"), timers: BTreeMap::new() }
+        Self { transient: root.join("run/systemd/transient"), timers: BTreeMap::new(), running: BTreeSet::new() }
     }
 
     /// When a timer fires next.
@@ -58,13 +60,24 @@ impl Systemd {
         let due = |timer: &Timer| timer.next.is_some_and(|next| next <= now);
         let (name, timer) = self.timers.iter_mut().find(|(_, timer)| due(timer))?;
         timer.next = None;
+        self.running.insert(name.clone());
         Some((name.clone(), timer.command.clone()))
     }
 
     /// A timer's service has ended.
     pub fn ended(&mut self, name: &str, now: SimTime) {
-        if let Some(timer) = self.timers.get_mut(name) {
-            timer.next = Some(now + timer.on_inactive);
+        let ran = self.running.remove(name);
+        match self.timers.get_mut(name) {
+            Some(timer) if ran => timer.next = Some(now + timer.on_inactive),
+            Some(_) => {}
+            None => self.forget_service(name),
+        }
+    }
+
+    /// A transient service is forgotten when neither it nor its timer is at work any more.
+    fn forget_service(&self, name: &str) {
+        if !self.running.contains(name) && !self.timers.contains_key(name) {
+            let _ = fs::remove_file(self.transient.join(format!("{name}.service")));
         }
     }
 
@@ -96,9 +109,14 @@ impl Systemd {
         else {
             return Ok(ToolAnswer::failure(1, "Failed to parse timer options\n"));
         };
-        if self.timers.contains_key(unit) {
+        let taken = match (self.timers.contains_key(unit), self.running.contains(unit)) {
+            (true, _) => Some("timer"),
+            (false, true) => Some("service"),
+            (false, false) => None,
+        };
+        if let Some(kind) = taken {
             let text = format!(
-                "Failed to start transient timer unit: Unit {unit}.timer was already loaded or has a fragment file.\n"
+                "Failed to start transient timer unit: Unit {unit}.{kind} was already loaded or has a fragment file.\n"
             );
             return Ok(ToolAnswer::failure(1, text));
         }
@@ -111,6 +129,8 @@ impl Systemd {
         let _ = write!(text, "OnActiveSec={}\nOnUnitInactiveSec={}\n", span(on_active), span(on_inactive));
         text.push_str("RemainAfterElapse=no\n");
         fs::write(self.transient.join(format!("{unit}.timer")), text)?;
+        let service = format!("[Unit]\nDescription={description}\n\n[Service]\nExecStart={}\n", command.join(" "));
+        fs::write(self.transient.join(format!("{unit}.service")), service)?;
         let timer = Timer { on_inactive, command, next: Some(now + on_active) };
         self.timers.insert(unit.to_owned(), timer);
         Ok(ToolAnswer::default())
@@ -122,11 +142,18 @@ impl Systemd {
             return Ok(ToolAnswer::failure(1, format!("Unknown command verb {}.\n", words.first().unwrap_or(&""))));
         };
         for unit in units {
-            let Some(name) = unit.strip_suffix(".timer") else { continue };
-            if self.timers.remove(name).is_none() {
+            if !self.transient.join(unit).exists() {
                 return Ok(ToolAnswer::failure(5, format!("Failed to stop {unit}: Unit {unit} not loaded.\n")));
             }
-            fs::remove_file(self.transient.join(unit))?;
+            if let Some(name) = unit.strip_suffix(".timer") {
+                self.timers.remove(name);
+                fs::remove_file(self.transient.join(unit))?;
+                self.forget_service(name);
+            } else if let Some(name) = unit.strip_suffix(".service") {
+                // What it sent to Juju's agent runs on.
+                self.running.remove(name);
+                self.forget_service(name);
+            }
         }
         Ok(ToolAnswer::default())
     }
@@ -164,8 +191,26 @@ mod tests {
         assert_eq!(systemd.next_event(), None);
         systemd.ended("x", SimTime(5_000));
         assert_eq!(systemd.next_event(), Some(SimTime(95_000)));
-        assert_eq!(systemd.run(SimTime(0), "systemctl", &words("--no-block stop x.timer")).code, 0);
+        assert_eq!(systemd.run(SimTime(0), "systemctl", &words("stop x.timer")).code, 0);
         assert!(!file.exists());
         assert_eq!(systemd.run(SimTime(0), "systemctl", &words("stop x.timer")).code, 5);
+    }
+
+    #[test]
+    fn no_timer_is_made_while_a_service_of_its_name_runs() {
+        let root = tempfile::tempdir().unwrap();
+        let mut systemd = Systemd::new(root.path());
+        let run = words("--unit=x --on-active=3s --on-unit-inactive=3s true");
+        systemd.run(SimTime(0), "systemd-run", &run);
+        systemd.due(SimTime(3_000)).unwrap();
+        systemd.run(SimTime(3_000), "systemctl", &words("stop x.timer"));
+        let service = root.path().join("run/systemd/transient/x.service");
+        assert!(service.exists(), "it runs on");
+        // As systemd 252 says it.
+        let says = "Failed to start transient timer unit: Unit x.service was already loaded or has a fragment file.\n";
+        assert_eq!(systemd.run(SimTime(3_000), "systemd-run", &run), ToolAnswer::failure(1, says));
+        systemd.ended("x", SimTime(4_000));
+        assert!(!service.exists());
+        assert_eq!(systemd.run(SimTime(4_000), "systemd-run", &run).code, 0);
     }
 }

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::error::{Database, K8sdError};
-use super::wire::{Certificates, ClusterStatus, Envelope, Member, Node, NodeStanding};
+use super::wire::{Certificates, ClusterStatus, Envelope, Member, Node, NodeStanding, one_line};
 use crate::machine::Root;
 use crate::names::Timestamp;
 use crate::secret::SecretText;
@@ -69,14 +69,18 @@ impl K8sd {
     }
 
     /// This node's place (`GET /1.0/k8sd/node`). An error: it could not be found out.
+    ///
+    /// A control plane is asked for the cluster's status too: one that bootstraps shows a role before it is through, and
+    /// may still fail and be undone (recorded: `timelines/bootstrap-failed`), but has no cluster to tell of.
     pub async fn standing(&self) -> Result<NodeStanding, K8sdError> {
         let doing = "asking for this node's status";
         match self.get::<Node>("/1.0/k8sd/node", NORMAL, doing).await {
-            Ok(Node { status }) => Ok(match (status.cluster_role.as_str(), status.datastore_role.as_str()) {
+            Ok(Node { status }) => match (status.cluster_role.as_str(), status.datastore_role.as_str()) {
                 // It has a database, but isn't, or is no longer, or not yet, one of its members.
-                ("" | "unknown", _) | (_, "PENDING") => NodeStanding::Entering,
-                _ => NodeStanding::Member(status),
-            }),
+                ("" | "unknown", _) | (_, "PENDING") => Ok(NodeStanding::Entering),
+                ("control-plane", _) => self.cluster().await.map(|_| NodeStanding::Member(status)),
+                _ => Ok(NodeStanding::Member(status)),
+            },
             Err(error) if error.database() == Some(Database::NotInitialised) => Ok(NodeStanding::NotInitialised),
             Err(error) => Err(error),
         }
@@ -166,8 +170,7 @@ impl K8sd {
         if answer.status.is_success() {
             return envelope.map(|envelope| envelope.metadata).map_err(|source| K8sdError::Answer { doing, source });
         }
-        let message = envelope.map_or_else(|_| "no reason given".to_owned(), |envelope| envelope.error);
-        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let message = envelope.map_or_else(|_| "no reason given".to_owned(), |envelope| one_line(&envelope.error));
         Err(K8sdError::Refused { doing, code: answer.status.as_u16(), message })
     }
 }

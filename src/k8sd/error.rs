@@ -44,12 +44,21 @@ pub enum Database {
     NotYet,
 }
 
+/// What k8sd says that was never bootstrapped and never joined.
+const NOT_INITIALISED: &str = "Database is not yet initialized";
+
 impl K8sdError {
     /// What a refusal says of the database.
+    ///
+    /// That there is none yet is only believed where nothing else is said: within a chain of causes it was somebody
+    /// else's transaction that met a database on its way in or out.
     pub fn database(&self) -> Option<Database> {
-        let Self::Refused { code: 503 | 500, message, .. } = self else { return None };
+        let Self::Refused { code: code @ (503 | 500), message, .. } = self else { return None };
+        if *code == 503 && message == NOT_INITIALISED {
+            return Some(Database::NotInitialised);
+        }
         let states = [
-            ("Database is not yet initialized", Database::NotInitialised),
+            (NOT_INITIALISED, Database::NotYet),
             ("Database is waiting for an upgrade", Database::WaitsForMembers),
             ("Database is still starting", Database::NotYet),
             ("Database is offline", Database::NotYet),
@@ -74,7 +83,8 @@ impl K8sdError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Transport { .. } => true,
-            Self::Refused { code, .. } => self.database().is_some() || *code >= 500,
+            // 501, 520 and 521 say what is so, and will be.
+            Self::Refused { code, .. } => matches!(code, 500 | 502..=504),
             Self::Answer { .. } => false,
         }
     }

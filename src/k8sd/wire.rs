@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::names::Timestamp;
 use crate::rfc3339;
 
-/// The envelope of every answer (lxd `shared/api/response.go`).
-#[derive(Debug, Deserialize)]
+/// The envelope of every answer (lxd `shared/api/response.go`). It may hold a secret: not to be printed.
+#[derive(Deserialize)]
 pub(super) struct Envelope {
     #[serde(default)]
     pub(super) error: String,
@@ -63,6 +63,9 @@ pub struct ClusterStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Feature {
+    /// Whether the cluster's configuration asks for it.
+    #[serde(skip)]
+    pub wanted: bool,
     /// Whether its last deployment went well.
     pub enabled: bool,
     /// For people; begins with `Failed to` after a failure.
@@ -81,7 +84,8 @@ impl ClusterStatus {
         let mut features = BTreeMap::new();
         for name in FEATURES {
             if let Some(feature) = status.get(name).filter(|feature| feature.is_object()) {
-                features.insert(name.to_owned(), Feature::deserialize(feature)?);
+                let wanted = status["config"][name]["enabled"].as_bool().unwrap_or(true);
+                features.insert(name.to_owned(), Feature { wanted, ..Feature::deserialize(feature)? });
             }
         }
         Ok(Self {
@@ -91,11 +95,18 @@ impl ClusterStatus {
         })
     }
 
-    /// The features that the cluster's configuration asks for and whose last deployment failed: name and message.
+    /// The features that the cluster's configuration asks for and whose last deployment failed: name and message, which
+    /// is many lines long where Helm had much to say.
     pub fn failed_features(&self) -> Vec<(String, String)> {
-        let failed = self.features.iter().filter(|(_, feature)| feature.message.starts_with("Failed to"));
-        failed.map(|(name, feature)| (name.clone(), feature.message.clone())).collect()
+        let failed = |feature: &Feature| feature.wanted && feature.message.starts_with("Failed to");
+        let failed = self.features.iter().filter(|(_, feature)| failed(feature));
+        failed.map(|(name, feature)| (name.clone(), one_line(&feature.message))).collect()
     }
+}
+
+/// A text of k8sd's in one line.
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A member of k8sd's own cluster (microcluster `rest/types/cluster.go`).

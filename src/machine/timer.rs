@@ -45,81 +45,131 @@ pub enum WakeUpError {
     },
 }
 
+/// A timer that is there: the name of its unit, without `.timer`, and how often it wakes the charm.
+#[derive(Debug, PartialEq, Eq)]
+struct Armed {
+    name: String,
+    /// Absent where its file says nothing that we would write.
+    every: Option<Duration>,
+}
+
 impl WakeUp {
     /// The wake-up of this unit on the machine with this root.
     pub fn new(root: &Root, unit: &UnitName) -> Self {
         Self { unit: unit.clone(), transient: root.path("/run/systemd/transient") }
     }
 
-    fn name(&self) -> String {
-        format!("k8s-charm-wake-up-{}-{}", self.unit.application(), self.unit.number())
+    /// The names that its units may have: `NAME`, `NAME.1`, ….
+    ///
+    /// One isn't enough: systemd makes no transient timer while a service of its name runs, and a hook that the wake-up
+    /// runs is waited for by just that service.
+    fn names(&self) -> impl Iterator<Item = String> {
+        let name = format!("k8s-charm-wake-up-{}-{}", self.unit.application(), self.unit.number());
+        std::iter::once(name.clone()).chain((1_u32..).map(move |number| format!("{name}.{number}")))
+    }
+
+    fn is_there(&self, unit: &str) -> bool {
+        self.transient.join(unit).exists()
+    }
+
+    /// Its units, timers and services, as systemd keeps their files while it knows them.
+    fn units(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(&self.transient) else { return Vec::new() };
+        let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let name = self.names().next().unwrap_or_default();
+        let is_ours = |file: &String| {
+            let rest =
+                file.strip_prefix(&name).and_then(|rest| rest.strip_suffix(".timer").or(rest.strip_suffix(".service")));
+            let number =
+                |rest: &str| rest.strip_prefix('.').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+            rest.is_some_and(|rest| rest.is_empty() || number(rest))
+        };
+        let mut units: Vec<String> = files.filter(is_ours).collect();
+        units.sort();
+        units
+    }
+
+    fn timers(&self) -> Vec<Armed> {
+        let timer = |unit: &String| {
+            let name = unit.strip_suffix(".timer")?.to_owned();
+            let text = std::fs::read_to_string(self.transient.join(unit)).unwrap_or_default();
+            let every = text.lines().find_map(|line| span(line.strip_prefix("OnUnitInactiveSec=")?));
+            Some(Armed { name, every })
+        };
+        self.units().iter().filter_map(timer).collect()
     }
 
     /// How often it wakes the unit, if it is armed: read where systemd keeps its transient units, not asked by a
     /// process.
     pub fn armed(&self) -> Option<Duration> {
-        let timer = std::fs::read_to_string(self.transient.join(format!("{}.timer", self.name()))).ok()?;
-        timer.lines().find_map(|line| span(line.strip_prefix("OnUnitInactiveSec=")?))
+        self.timers().into_iter().find_map(|timer| timer.every)
     }
 
-    /// Wakes the unit that often from now on; nothing is done if it is woken that often already.
-    ///
-    /// One armed otherwise is stopped before, which ends a `juju-exec` that hangs in it too.
+    /// Wakes the unit that often from now on. Starts no process if it is woken that often already; `systemd-run` alone
+    /// if it isn't armed; `systemd-run`, then `systemctl stop` of the old timer, if it is armed otherwise: a death in
+    /// between leaves one timer too many, which the next call stops, never none.
     pub async fn arm(&self, every: Duration) -> Result<(), WakeUpError> {
-        match self.armed() {
-            Some(armed) if armed == every => return Ok(()),
-            Some(_) => self.disarm().await?,
-            None => {}
+        let mut timers = self.timers();
+        match timers.iter().position(|timer| timer.every == Some(every)) {
+            Some(good) => drop(timers.swap_remove(good)),
+            None => self.start(every).await?,
         }
-        run("systemd-run", &self.arming(every)).await
+        stop(timers.into_iter().map(|timer| format!("{}.timer", timer.name)).collect()).await
     }
 
-    /// Lets the unit sleep.
+    /// Lets the unit sleep: `systemctl stop` of its timer, if it is armed. Not of its service: that one may be what
+    /// waits for this very hook.
     pub async fn disarm(&self) -> Result<(), WakeUpError> {
-        if self.armed().is_none() {
-            return Ok(());
-        }
-        let name = self.name();
-        // A wake-up that disarms itself runs in that very service: it must not be stopped with its timer.
-        run("systemctl", &["--no-block".to_owned(), "stop".to_owned(), format!("{name}.timer")]).await
+        stop(self.timers().into_iter().map(|timer| format!("{}.timer", timer.name)).collect()).await
     }
 
-    /// Arms it anew in the first hook of new code: a `juju-exec` that arrived during the code swap hangs, and the timer
-    /// with it.
+    /// Arms it anew, in a hook of Juju's own that runs new code: a `juju-exec` that arrived during the code swap hangs,
+    /// and the timer with it. So everything is stopped first.
     pub async fn arm_anew(&self, every: Duration) -> Result<(), WakeUpError> {
-        if self.armed().is_some() {
-            let name = self.name();
-            let stop = ["stop".to_owned(), format!("{name}.timer"), format!("{name}.service")];
-            run("systemctl", &stop).await?;
-        }
-        run("systemd-run", &self.arming(every)).await
+        stop(self.units()).await?;
+        self.start(every).await
     }
 
-    /// The arguments that arm it.
-    ///
-    /// `exec`: a `dispatch` that is killed discards its writes only where it took bash's place. Both outputs are
-    /// redirected: `juju-exec` waits for whoever holds them.
-    fn arming(&self, every: Duration) -> Vec<String> {
-        let seconds = every.as_secs();
-        let limit = LONGEST.as_secs();
-        [
-            "--quiet".to_owned(),
-            "--collect".to_owned(),
-            format!("--unit={}", self.name()),
-            format!("--description=Wakes the charm of {}", self.unit),
-            format!("--on-active={seconds}s"),
-            format!("--on-unit-inactive={seconds}s"),
-            "--timer-property=AccuracySec=100ms".to_owned(),
-            "--property=StandardOutput=null".to_owned(),
-            "--property=StandardError=null".to_owned(),
-            "timeout".to_owned(),
-            limit.to_string(),
-            "juju-exec".to_owned(),
-            self.unit.to_string(),
-            "exec env JUJU_DISPATCH_PATH=hooks/upgrade_granted ./dispatch".to_owned(),
-        ]
-        .to_vec()
+    async fn start(&self, every: Duration) -> Result<(), WakeUpError> {
+        let is_free =
+            |name: &String| !self.is_there(&format!("{name}.timer")) && !self.is_there(&format!("{name}.service"));
+        let name = self.names().find(is_free).unwrap_or_default();
+        run("systemd-run", &arming(&self.unit, &name, every)).await
     }
+}
+
+/// The arguments of the `systemd-run` that arms a unit's wake-up under this name.
+///
+/// `exec`: a `dispatch` that is killed discards its writes only where it took bash's place. Both outputs are redirected:
+/// `juju-exec` waits for whoever holds them.
+fn arming(unit: &UnitName, name: &str, every: Duration) -> Vec<String> {
+    let (seconds, limit) = (every.as_secs(), LONGEST.as_secs());
+    [
+        "--quiet".to_owned(),
+        "--collect".to_owned(),
+        format!("--unit={name}"),
+        format!("--description=Wakes the charm of {unit}"),
+        format!("--on-active={seconds}s"),
+        format!("--on-unit-inactive={seconds}s"),
+        "--timer-property=AccuracySec=100ms".to_owned(),
+        "--property=StandardOutput=null".to_owned(),
+        "--property=StandardError=null".to_owned(),
+        "timeout".to_owned(),
+        limit.to_string(),
+        "juju-exec".to_owned(),
+        unit.to_string(),
+        "exec env JUJU_DISPATCH_PATH=hooks/upgrade_granted ./dispatch".to_owned(),
+    ]
+    .to_vec()
+}
+
+/// Stops these units and waits until they have ended, so that the next look at their files finds none.
+async fn stop(units: Vec<String>) -> Result<(), WakeUpError> {
+    if units.is_empty() {
+        return Ok(());
+    }
+    let arguments: Vec<String> = std::iter::once("stop".to_owned()).chain(units).collect();
+    run("systemctl", &arguments).await
 }
 
 /// A span as systemd writes it into a transient unit: `3s`, `1min 30s`, `5min`.
@@ -160,11 +210,37 @@ mod tests {
 
     #[test]
     fn it_runs_the_charm_through_juju_exec_and_in_bashs_place() {
-        let arming = wake_up(std::path::Path::new("/nowhere")).arming(Duration::from_secs(3));
-        assert!(arming.contains(&"--unit=k8s-charm-wake-up-k8s-0".to_owned()));
-        assert!(arming.contains(&"--on-unit-inactive=3s".to_owned()));
-        let command = ["juju-exec", "k8s/0", "exec env JUJU_DISPATCH_PATH=hooks/upgrade_granted ./dispatch"];
-        assert_eq!(arming[arming.len() - 3..], command);
+        let arming = arming(&UnitName::new("k8s", 0), "k8s-charm-wake-up-k8s-0", Duration::from_secs(3));
+        let exactly = [
+            "--quiet",
+            "--collect",
+            "--unit=k8s-charm-wake-up-k8s-0",
+            "--description=Wakes the charm of k8s/0",
+            "--on-active=3s",
+            "--on-unit-inactive=3s",
+            "--timer-property=AccuracySec=100ms",
+            "--property=StandardOutput=null",
+            "--property=StandardError=null",
+            "timeout",
+            "900",
+            "juju-exec",
+            "k8s/0",
+            "exec env JUJU_DISPATCH_PATH=hooks/upgrade_granted ./dispatch",
+        ];
+        assert_eq!(arming, exactly);
+    }
+
+    #[test]
+    fn a_units_wake_up_is_not_its_neighbours() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("run/systemd/transient");
+        std::fs::create_dir_all(&directory).unwrap();
+        let ours = ["-0.1.service", "-0.12.timer", "-0.service", "-0.timer"];
+        for ending in ["-01.timer", "-0-x.timer", "-0.x.timer", "-10.timer", "-0.socket"].iter().chain(&ours) {
+            std::fs::write(directory.join(format!("k8s-charm-wake-up-k8s{ending}")), "").unwrap();
+        }
+        std::fs::write(directory.join("x-k8s-charm-wake-up-k8s-0.timer"), "").unwrap();
+        assert_eq!(wake_up(root.path()).units(), ours.map(|ending| format!("k8s-charm-wake-up-k8s{ending}")));
     }
 
     #[test]

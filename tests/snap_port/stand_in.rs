@@ -1,20 +1,12 @@
 //! A Unix socket that answers as snapd was recorded to.
 
-use std::collections::HashMap;
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::thread;
 
-use k8s_charm::machine::Root;
 use k8s_charm::snap::{Hashes, Snapd};
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// So much of a body is kept.
-const KEPT: usize = 64 * 1024;
+use crate::unix_server::{Request, UnixServer};
 
 /// A recorded answer: its status and its body.
 pub(crate) fn recorded(version: &str, name: &str) -> (u64, Vec<u8>) {
@@ -24,80 +16,39 @@ pub(crate) fn recorded(version: &str, name: &str) -> (u64, Vec<u8>) {
     (status, body)
 }
 
-/// A request as it came in.
-#[derive(Clone)]
-pub(crate) struct Request {
-    pub(crate) call: String,
-    pub(crate) content_type: String,
-    /// The body's beginning.
-    pub(crate) body: Vec<u8>,
-    /// The body's length.
-    pub(crate) length: u64,
-}
-
-impl Request {
-    pub(crate) fn json(&self) -> Value {
-        assert_eq!(self.content_type, "application/json");
-        serde_json::from_slice(&self.body).unwrap()
-    }
-}
-
-#[derive(Default)]
-struct Book {
-    answers: HashMap<String, Vec<u8>>,
-    /// Said to whatever comes.
-    always: Option<Vec<u8>>,
-    requests: Vec<Request>,
-}
-
 /// A machine with such a socket.
-pub(crate) struct StandIn {
-    root: Root,
-    book: Arc<Mutex<Book>>,
-    _directory: TempDir,
-}
+pub(crate) struct StandIn(UnixServer);
 
 impl StandIn {
     /// Answers these calls (`GET /v2/snaps/k8s`) with these recordings of a snapd.
     pub(crate) fn new(version: &str, answers: &[(&str, &str)]) -> Self {
-        answers.iter().fold(Self::start(Book::default()), |machine, (call, name)| machine.with(call, version, name))
+        answers.iter().fold(Self::start(), |machine, (call, name)| machine.with(call, version, name))
     }
 
     /// Says this to every call; nothing: hangs up.
     pub(crate) fn saying(answer: &str) -> Self {
-        Self::start(Book { always: Some(answer.into()), ..Book::default() })
+        let machine = Self::start();
+        machine.0.always_says(answer);
+        machine
     }
 
     /// Answers this call too.
     pub(crate) fn with(self, call: &str, version: &str, name: &str) -> Self {
         let (status, body) = recorded(version, name);
-        let mut answer = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
-        answer.extend(body);
-        self.book.lock().unwrap().answers.insert(call.to_owned(), answer);
+        self.0.answers(call, status, &body);
         self
     }
 
-    fn start(book: Book) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let root = Root::of_charm_dir(&directory.path().join("var/lib/juju/agents/unit-k8s-0/charm"));
-        fs::create_dir(root.path("/run")).unwrap();
-        let listener = UnixListener::bind(root.path("/run/snapd.socket")).unwrap();
-        let book = Arc::new(Mutex::new(book));
-        let shared = Arc::clone(&book);
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                serve(stream.unwrap(), &shared);
-            }
-        });
-        Self { root, book, _directory: directory }
+    fn start() -> Self {
+        Self(UnixServer::at("/run/snapd.socket"))
     }
 
     pub(crate) fn snapd(&self) -> Snapd {
-        Snapd::new(&self.root)
+        Snapd::new(self.0.root())
     }
 
     pub(crate) fn path(&self, absolute: &str) -> PathBuf {
-        self.root.path(absolute)
+        self.0.root().path(absolute)
     }
 
     pub(crate) fn hashes(&self) -> Hashes {
@@ -106,45 +57,10 @@ impl StandIn {
 
     /// The calls so far.
     pub(crate) fn asked(&self) -> Vec<String> {
-        self.book.lock().unwrap().requests.iter().map(|request| request.call.clone()).collect()
+        self.0.asked()
     }
 
     pub(crate) fn last(&self) -> Request {
-        self.book.lock().unwrap().requests.last().unwrap().clone()
+        self.0.last()
     }
-}
-
-fn serve(mut stream: UnixStream, book: &Mutex<Book>) {
-    let request = read(&mut stream);
-    let mut book = book.lock().unwrap();
-    let answer = book.always.clone().unwrap_or_else(|| {
-        book.answers.get(&request.call).unwrap_or_else(|| panic!("nobody expects {}", request.call)).clone()
-    });
-    book.requests.push(request);
-    drop(book);
-    stream.write_all(&answer).unwrap();
-}
-
-fn read(stream: &mut UnixStream) -> Request {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.extend(byte);
-    }
-    let head = String::from_utf8(head).unwrap();
-    let header = |name: &str| {
-        let lines = head.lines().filter_map(|line| line.split_once(": "));
-        lines.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned()).next()
-    };
-    let length: u64 = header("content-length").map_or(0, |text| text.parse().unwrap());
-    let (mut body, mut left, mut piece) = (Vec::new(), length, vec![0; KEPT]);
-    while left > 0 {
-        let read = stream.read(&mut piece).unwrap();
-        assert!(read > 0, "the body is cut off");
-        left -= read as u64;
-        body.extend(piece[..read].iter().take(KEPT - body.len()));
-    }
-    let call = head.split(" HTTP/1.1").next().unwrap().to_owned();
-    Request { call, content_type: header("content-type").unwrap_or_default(), body, length }
 }

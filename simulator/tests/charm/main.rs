@@ -6,3 +6,4 @@ mod bad_input;
 mod calls;
 mod common;
 mod upgrades;
+mod wake_up;
