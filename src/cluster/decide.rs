@@ -130,6 +130,10 @@ fn member(view: &UnitView<'_>, mut bag: ClusterUnitBag) -> UnitPlan {
     bag.tokens.retain(|unit, _| !application.has_joined(unit) && !application.tokens.contains_key(unit));
     bag.tokens.retain(|unit, _| application.entries.contains_key(unit));
     let lowest = application.joined().find(|unit| view.units.contains(*unit)) == Some(view.me);
+    if !lowest {
+        // Another makes them now: a unit joins only where it finds just one.
+        bag.tokens.clear();
+    }
     let failure = |unit: &UnitName| view.peers.get(unit).and_then(|peer| peer.token_failure.clone());
     let wanted: Vec<TokenWanted> = application
         .entries
