@@ -90,6 +90,7 @@ pub async fn enter<T: HookTools>(
         }
         // It comes into the cluster with the snap that it is to have.
         Step::Bootstrap | Step::Join(_) if !ready => pace.at_least(Pace::Soon),
+        Step::Bootstrap | Step::Join(_) if seen.node.is_empty() => Trouble::HostName.voice(voices, pace),
         Step::Bootstrap => match bootstrap(charm, seen).await? {
             Ok(()) => entered = Entered { bag: Some(decide::entered(&view)), standing: Standing::Member },
             Err(trouble) => trouble.voice(voices, pace),
@@ -129,6 +130,7 @@ enum Trouble {
     /// The token can't be had.
     Token,
     Addresses,
+    HostName,
 }
 
 impl Trouble {
@@ -142,6 +144,7 @@ impl Trouble {
                 voices.entry = waits(format!("Join failed, tried again with a new token: {error}"));
             }
             Self::Token => voices.entry = Some(decide::Waiting::Token.message()),
+            Self::HostName => voices.entry = waits("Waiting: this machine's host name can't be read".to_owned()),
             Self::Addresses => voices.entry = waits("Waiting for Juju to know this unit's addresses".to_owned()),
         }
     }

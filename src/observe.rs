@@ -186,7 +186,7 @@ pub async fn observe<T: HookTools>(charm: &Charm<T>) -> Result<Observation, Juju
         (standing, _) => standing,
     };
     if let Some(cluster) = &mut cluster
-        && has_to_read_own(&charm.context.event, me, leads, &cluster.application.value)
+        && has_to_read_own(&charm.context.event, me, leads, &units, &cluster.application.value)
     {
         cluster.own = Some(own_cluster_bag(charm, &cluster.id).await?);
     }
@@ -197,7 +197,10 @@ pub async fn observe<T: HookTools>(charm: &Charm<T>) -> Result<Observation, Juju
     if standing == Standing::Member {
         members.insert(me.clone());
     }
-    let node = host::host_name(&charm.context.root).unwrap_or_default();
+    // A node that is in the cluster keeps its name there; on some clouds it isn't the host's.
+    let recorded = cluster.as_ref().and_then(|cluster| cluster.application.value.entries.get(me));
+    let node = recorded.map(|entry| entry.node().to_owned());
+    let node = node.or_else(|| host::host_name(&charm.context.root).ok()).unwrap_or_default();
     let mut seen = Observation {
         now,
         leads,
@@ -286,8 +289,16 @@ async fn peer_bag<T: HookTools, B>(
 
 /// Whether this unit's own bag of `cluster` has to be read: while it enters, while others wait for a token that it may
 /// have to make, and now and then, for what it made once. A member's bag says nothing new otherwise.
-fn has_to_read_own(event: &Event, me: &UnitName, leads: bool, record: &ClusterApplicationBag) -> bool {
-    !record.has_joined(me) || *event == Event::UpdateStatus || (!leads && has_tokenless(record))
+fn has_to_read_own(
+    event: &Event,
+    me: &UnitName,
+    leads: bool,
+    units: &BTreeSet<UnitName>,
+    record: &ClusterApplicationBag,
+) -> bool {
+    // The leader lets others in by the name that its own bag has for the cluster.
+    let lets_in = leads && units.iter().any(|unit| !record.has_joined(unit));
+    !record.has_joined(me) || *event == Event::UpdateStatus || lets_in || (!leads && has_tokenless(record))
 }
 
 /// Whether a unit may join that the leader has no token for.
@@ -336,8 +347,15 @@ async fn declared<T: HookTools>(charm: &Charm<T>) -> Result<Result<Declared, Mes
     if !fetches_resource(&charm.context.event) {
         return Ok(declared_on_disk(charm));
     }
-    let resource = charm.juju.resource(RESOURCE).await?;
-    Ok(read_declared(charm, resource.as_deref()))
+    match charm.juju.resource(RESOURCE).await {
+        Ok(resource) => Ok(read_declared(charm, resource.as_deref())),
+        // What can't be fetched now is not gone: a pin that changed for that would start an upgrade.
+        Err(error) if error.is_resource_unreachable() => {
+            tracing::warn!("The resource can't be fetched, the one on disk counts: {}", with_causes(&error));
+            Ok(declared_on_disk(charm))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// What is asked for, by the resource that was fetched last.
@@ -403,11 +421,11 @@ async fn read_peers<T: HookTools>(charm: &Charm<T>, seen: &mut Observation) -> R
     }
     let Some(cluster) = &seen.cluster else { return Ok(()) };
     let record = &cluster.application.value;
-    let looks_for_token =
-        seen.standing == Standing::Newcomer && record.entries.contains_key(me) && !record.tokens.contains_key(me);
+    // A token may be in a member's bag, and the cluster's name is.
+    let joins = seen.standing == Standing::Newcomer && record.entries.contains_key(me);
     let makes_tokens = seen.leads || (seen.standing == Standing::Member && has_tokenless(record));
     let asked = seen.units.iter().filter(|unit| *unit != me);
-    let asked = asked.filter(|unit| if record.has_joined(unit) { looks_for_token } else { makes_tokens });
+    let asked = asked.filter(|unit| if record.has_joined(unit) { joins } else { makes_tokens });
     let asked: Vec<UnitName> = asked.cloned().collect();
     for unit in asked {
         let bag = peer_bag(charm, &cluster.id, &unit, databags::cluster::parse_unit).await?;
@@ -437,7 +455,7 @@ fn needed(me: &UnitName, seen: &Observation, upgrade: &UpgradePeers) -> Vec<Unit
 /// The name that stands in the databags, or else the Python charm's formula (python charm `charm.py`
 /// `_generate_unique_cluster_name`): `k8s-` and half of the SHA-256 of application and model.
 fn cluster_name<T>(charm: &Charm<T>, seen: &Observation) -> String {
-    let of_peers = seen.entrants.values().find_map(|bag| bag.cluster_name.clone());
+    let of_peers = seen.entrants.values().find_map(|bag| bag.cluster_name.clone().or_else(|| bag.joined.clone()));
     let own = seen.cluster.as_ref().and_then(|cluster| cluster.own.as_ref()?.value.joined.clone());
     own.or(of_peers).unwrap_or_else(|| {
         let formula = format!("{}-{}", charm.context.unit.application(), charm.context.model.uuid);

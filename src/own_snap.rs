@@ -14,6 +14,7 @@ use crate::snap::refresh::{self, Look};
 use crate::snap::{ChangeId, SNAP};
 use crate::status::Voices;
 use crate::upgrade::checks::{CheckId, Verdict, blocking, gate_after, gate_before};
+use crate::upgrade::facts::Fact;
 use crate::upgrade::messages::{self, Message, Speaker};
 use crate::upgrade::unit::{self, SnapView, Standing, UnitAction, UnitPlan, UnitView};
 use crate::upgrade::values::{ApplicationBag, Forced, UnitBag, UnitState};
@@ -286,8 +287,10 @@ async fn in_gate_after<T: HookTools>(
     let now = charm.clock.now();
     let ended = unit::last_success(known);
     let version = &declared.wanted.target.version;
-    let health = gate_after(&collect::health(charm, &node, version, ended, now).await);
-    if health.awaited.is_empty() || health.repair {
+    let facts = collect::health(charm, &node, version, ended, now).await;
+    let health = gate_after(&facts);
+    // A node that isn't called as its host is found by the record, which the whole pass reads.
+    if health.awaited.is_empty() || health.repair || facts.node == Fact::Known(None) {
         return Ok(None);
     }
     let seconds = now.seconds_since(ended.map_or(since, |ended| ended.max(since)));

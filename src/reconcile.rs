@@ -71,6 +71,7 @@ pub async fn reconcile<T: HookTools>(charm: &Charm<T>) -> Result<(), JujuError> 
     let seen = observe(charm).await?;
     let mut voices = Voices { bad_options: seen.bad_options.clone(), ..Voices::default() };
     let mut pace = Pace::Asleep;
+    voices.removal = seen.dying.then(|| Message::new(Tone::Maintenance, "Being removed"));
     if let Err(why) = &seen.declared {
         voices.installation = Some(why.clone());
         pace.at_least(Pace::Seldom);

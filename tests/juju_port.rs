@@ -105,6 +105,9 @@ async fn recorded_refusals_are_told_apart() {
     }
     let broken = Juju::new(Refuses("connection is shut down"));
     assert!(broken.unit_bag(&relation, &unit(1)).await.is_err(), "what Juju can't say is not absent");
+    let unreachable = Juju::new(Refuses("could not download resource: HTTP request failed: EOF"));
+    let error = unreachable.resource("snap-installation").await.unwrap_err();
+    assert!(error.is_resource_unreachable(), "what can't be fetched now is not absent");
     let leader = Juju::new(Refuses("leadership status unknown: lease manager stopped"));
     assert!(!leader.is_leader().await.unwrap());
     let changes = [("a".to_owned(), "b".to_owned())].into();

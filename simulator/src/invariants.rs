@@ -71,6 +71,14 @@ impl Observation {
         }
     }
 
+    /// Whether every unit is at rest and says so, and no run is on.
+    pub fn is_settled(&self) -> bool {
+        let at_rest = |view: &UnitView| {
+            view.status.0 == "active" && !view.in_error && view.bag.get("state").is_some_and(|state| state == "idle")
+        };
+        !self.application.contains_key("upgrade-run") && self.units.values().all(at_rest)
+    }
+
     fn refreshing(&self) -> BTreeMap<&UnitId, &(String, &'static str, SimTime)> {
         self.units
             .iter()

@@ -33,6 +33,59 @@ pub struct JujuContext {
     pub juju_version: Option<semver::Version>,
     /// The cloud's availability zone, if it has one.
     pub availability_zone: Option<String>,
+    /// The hook's name, `JUJU_HOOK_NAME`; none in actions and `juju-exec`.
+    pub hook_name: Option<String>,
+    /// The context's id, `JUJU_CONTEXT_ID`.
+    pub context_id: Option<String>,
+    /// Where the agent answers hook tools: network and address.
+    pub agent_socket: Option<(String, String)>,
+    /// The controllers' addresses.
+    pub api_addresses: Vec<String>,
+    /// The unit that a subordinate stands beside.
+    pub principal: Option<UnitName>,
+    /// The model's proxies.
+    pub proxies: Proxies,
+    /// The secret that the hook is for.
+    pub secret: Option<SecretContext>,
+    /// The storage that the hook is for: its id, kind and place.
+    pub storage: Option<StorageContext>,
+    /// Every other `JUJU_` variable that says something: those of debugging, tracing, series, and newer Jujus.
+    pub others: BTreeMap<String, String>,
+}
+
+/// The proxies for charms, from the model's configuration `juju-*-proxy`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Proxies {
+    /// `JUJU_CHARM_HTTP_PROXY`.
+    pub http: Option<String>,
+    /// `JUJU_CHARM_HTTPS_PROXY`.
+    pub https: Option<String>,
+    /// `JUJU_CHARM_FTP_PROXY`.
+    pub ftp: Option<String>,
+    /// `JUJU_CHARM_NO_PROXY`.
+    pub none: Option<String>,
+}
+
+/// The secret that a hook is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretContext {
+    /// `JUJU_SECRET_ID`.
+    pub id: String,
+    /// `JUJU_SECRET_LABEL`.
+    pub label: Option<String>,
+    /// `JUJU_SECRET_REVISION`, of one that expires or is to be removed.
+    pub revision: Option<u64>,
+}
+
+/// The storage that a hook is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageContext {
+    /// `JUJU_STORAGE_ID`.
+    pub id: String,
+    /// `JUJU_STORAGE_KIND`.
+    pub kind: Option<String>,
+    /// `JUJU_STORAGE_LOCATION`.
+    pub location: Option<String>,
 }
 
 /// `JUJU_MODEL_NAME` and `JUJU_MODEL_UUID`.
@@ -117,7 +170,26 @@ impl JujuContext {
         let path = variables.text("JUJU_DISPATCH_PATH");
         let path = path.unwrap_or_else(|| program.file_name().unwrap_or_default().to_string_lossy().into_owned());
         let text = |name: &str| variables.text(name);
+        let socket = text("JUJU_AGENT_SOCKET_NETWORK").zip(text("JUJU_AGENT_SOCKET_ADDRESS"));
         Ok(Self {
+            hook_name: text("JUJU_HOOK_NAME"),
+            context_id: text("JUJU_CONTEXT_ID"),
+            agent_socket: socket,
+            api_addresses: variables.words("JUJU_API_ADDRESSES"),
+            principal: variables.unit("JUJU_PRINCIPAL_UNIT")?,
+            proxies: Proxies {
+                http: text("JUJU_CHARM_HTTP_PROXY"),
+                https: text("JUJU_CHARM_HTTPS_PROXY"),
+                ftp: text("JUJU_CHARM_FTP_PROXY"),
+                none: text("JUJU_CHARM_NO_PROXY"),
+            },
+            secret: variables.secret()?,
+            storage: text("JUJU_STORAGE_ID").map(|id| StorageContext {
+                id,
+                kind: text("JUJU_STORAGE_KIND"),
+                location: text("JUJU_STORAGE_LOCATION"),
+            }),
+            others: variables.others(),
             unit,
             event: Event::parse(&path),
             root: Root::of_charm_dir(&charm_dir),
@@ -136,6 +208,41 @@ impl JujuContext {
     }
 }
 
+/// Variables that have a field of their own.
+const NAMED: [&str; 31] = [
+    "JUJU_UNIT_NAME",
+    "JUJU_CHARM_DIR",
+    "JUJU_DISPATCH_PATH",
+    "JUJU_HOOK_NAME",
+    "JUJU_MODEL_NAME",
+    "JUJU_MODEL_UUID",
+    "JUJU_VERSION",
+    "JUJU_CONTEXT_ID",
+    "JUJU_AGENT_SOCKET_ADDRESS",
+    "JUJU_AGENT_SOCKET_NETWORK",
+    "JUJU_API_ADDRESSES",
+    "JUJU_MACHINE_ID",
+    "JUJU_PRINCIPAL_UNIT",
+    "JUJU_AVAILABILITY_ZONE",
+    "JUJU_CHARM_HTTP_PROXY",
+    "JUJU_CHARM_HTTPS_PROXY",
+    "JUJU_CHARM_FTP_PROXY",
+    "JUJU_CHARM_NO_PROXY",
+    "JUJU_RELATION",
+    "JUJU_RELATION_ID",
+    "JUJU_REMOTE_UNIT",
+    "JUJU_REMOTE_APP",
+    "JUJU_DEPARTING_UNIT",
+    "JUJU_ACTION_NAME",
+    "JUJU_ACTION_UUID",
+    "JUJU_SECRET_ID",
+    "JUJU_SECRET_LABEL",
+    "JUJU_SECRET_REVISION",
+    "JUJU_STORAGE_ID",
+    "JUJU_STORAGE_KIND",
+    "JUJU_STORAGE_LOCATION",
+];
+
 /// `JUJU_*`; one that is empty says as much as one that is absent.
 struct Variables(BTreeMap<String, OsString>);
 
@@ -146,6 +253,25 @@ impl Variables {
 
     fn unit(&self, name: &'static str) -> Result<Option<UnitName>, ContextError> {
         self.text(name).map(|value| unit_name(name, &value)).transpose()
+    }
+
+    fn words(&self, name: &str) -> Vec<String> {
+        self.text(name).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn secret(&self) -> Result<Option<SecretContext>, ContextError> {
+        let Some(id) = self.text("JUJU_SECRET_ID") else { return Ok(None) };
+        let variable = "JUJU_SECRET_REVISION";
+        let number =
+            |value: String| value.parse().map_err(|_| ContextError::Bad { variable, value, expected: "a number" });
+        let revision = self.text(variable).map(number).transpose()?;
+        Ok(Some(SecretContext { id, label: self.text("JUJU_SECRET_LABEL"), revision }))
+    }
+
+    /// What has no field of its own.
+    fn others(&self) -> BTreeMap<String, String> {
+        let others = self.0.keys().filter(|name| !NAMED.contains(&name.as_str()));
+        others.filter_map(|name| Some((name.clone(), self.text(name)?))).collect()
     }
 
     fn relation(&self) -> Result<Option<RelationContext>, ContextError> {
@@ -197,7 +323,25 @@ mod tests {
             assert_eq!(relation.remote_unit, Some(UnitName::new("k8s", 1)));
             assert_eq!(relation.departing_unit, Some(UnitName::new("k8s", 1)));
             assert_eq!(context.action, None);
+            assert_eq!(context.hook_name.as_deref(), Some("cluster-relation-departed"));
+            assert_eq!(context.api_addresses, ["10.7.1.1:17070", "10.7.1.2:17070"]);
+            let socket = "/var/lib/juju/agents/unit-k8s-0/agent.socket";
+            assert_eq!(context.agent_socket, Some(("unix".to_owned(), socket.to_owned())));
+            assert_eq!((context.principal, context.proxies, context.secret), (None, Proxies::default(), None));
+            // All that is left over is what a version has of its own.
+            assert!(context.others.keys().all(|name| name == "JUJU_SLA"), "{:?}", context.others);
         }
+    }
+
+    #[test]
+    fn a_secrets_hook_names_it() {
+        let recording = include_str!("../../tests/recorded/juju/3.6/hook-env/hooks_secret-changed.json");
+        let recording: serde_json::Value = serde_json::from_str(recording).unwrap();
+        let variables = recording["env"].as_object().unwrap();
+        let variables = variables.iter().map(|(name, value)| (name.into(), value.as_str().unwrap().into()));
+        let context = JujuContext::parse(variables, Path::new("dispatch")).unwrap();
+        assert_eq!(context.event, Event::SecretChanged);
+        assert!(context.secret.unwrap().id.starts_with("secret:"));
     }
 
     #[test]

@@ -56,8 +56,13 @@ impl JujuError {
         self.says(&["not the leader", "cannot write relation settings", "is not leader of", "lease not held"])
     }
 
-    /// Nobody has attached the resource, or it can't be fetched now.
+    /// Nobody has attached the resource.
     pub fn is_no_resource(&self) -> bool {
+        self.is_resource_unreachable() && self.says(&["not found"])
+    }
+
+    /// The resource can't be fetched, for whatever reason: what is on disk is still what it was.
+    pub fn is_resource_unreachable(&self) -> bool {
         self.says(&["could not download resource"])
     }
 }

@@ -13,7 +13,10 @@ mod tools;
 
 pub use answers::{GoalState, GoalUnit, Network, Status};
 pub use client::Juju;
-pub use context::{ActionContext, ContextError, JujuContext, Model, RelationContext, RelationId};
+pub use context::{
+    ActionContext, ContextError, JujuContext, Model, Proxies, RelationContext, RelationId, SecretContext,
+    StorageContext,
+};
 pub use error::JujuError;
 pub use event::{Event, RelationChange};
 pub use secrets::{SecretContent, SecretId, SecretOwner};

@@ -307,13 +307,19 @@ impl Engine {
     ///
     /// The rehearsal can't go on.
     pub async fn repeat(&mut self, unit: &UnitId, event: &str, times: usize) -> Result<Vec<Ran>, EngineError> {
-        let relation = |name: &str| self.model.relations.values().find(|relation| relation.name == name);
+        let changed = |name: &str| {
+            let relation = self.model.relations.values().find(|relation| relation.name == name);
+            Hook::Relation(relation.map_or(0, |relation| relation.id), "changed", None)
+        };
         let hook = match event {
-            "update-status" => Hook::UpdateStatus,
+            "start" => Hook::Start,
+            "leader-elected" => Hook::LeaderElected,
             "config-changed" => Hook::ConfigChanged,
-            "upgrade-relation-changed" => {
-                Hook::Relation(relation("upgrade").map_or(0, |found| found.id), "changed", None)
-            }
+            "update-status" => Hook::UpdateStatus,
+            "upgrade-charm" => Hook::UpgradeCharm,
+            "upgrade-relation-changed" => changed("upgrade"),
+            "cluster-relation-changed" => changed("cluster"),
+            "cos-tokens-relation-changed" => changed("cos-tokens"),
             other => return Err(EngineError::Trouble(format!("{other} can't be repeated"))),
         };
         let before = self.ran.len();
@@ -422,6 +428,8 @@ impl Engine {
         let is_exec = matches!(hook, Hook::Exec(..));
         let before = child.id().filter(|_| is_exec).map_or(0, process::cost_before_charm);
         let mut watch = Watch::default();
+        // I4: an `update-status` has nothing to do where all is settled.
+        let settled = hook == Hook::UpdateStatus && Observation::of(&self.model, &self.fleet, self.now).is_settled();
         let ended = self.attend(&mut context, &socket, child, &mut watch).await?;
         let _ = std::fs::remove_file(&paths.socket);
         self.ran.push(Ran {
@@ -438,6 +446,9 @@ impl Engine {
             ended,
             cost: Cost { cpu_ns: watch.cost.cpu_ns.saturating_sub(before), ..watch.cost },
         });
+        if let Some(ran) = self.ran.last().filter(|_| settled) {
+            self.checker.settled_hook(ran.at, &ran.unit, &ran.hook, &ran.did, ran.status.as_deref());
+        }
         let delay = self.model.within(FLUSH.0, FLUSH.1);
         self.schedule(SimTime(self.now.0 + delay), Event::Flush(Box::new(Finished { context, ended })));
         Ok(())

@@ -45,6 +45,17 @@ async fn a_settled_units_events_ask_for_this_and_write_nothing() {
     assert_eq!(last(&mut stage, 0, "upgrade-relation-changed").await.calls, leader);
     assert_eq!(last(&mut stage, 1, "upgrade-relation-changed").await.calls, calls(&pass, &["status-get"]));
 
+    assert_eq!(last(&mut stage, 1, "cluster-relation-changed").await.calls, calls(&pass, &["status-get"]));
+
+    for event in ["start", "upgrade-charm"] {
+        let fetches = calls(&PASS, &["resource-get", "status-get"]);
+        assert_eq!(last(&mut stage, 1, event).await.calls, fetches, "{event}");
+    }
+    let leader = [calls(&PASS, &peers), calls(&["status-get"], &[])].concat();
+    assert_eq!(last(&mut stage, 0, "leader-elected").await.calls, leader);
+    // Endpoints that this charm does nothing for: one line in the log.
+    assert_eq!(last(&mut stage, 1, "cos-tokens-relation-changed").await.calls, ["juju-log"]);
+
     let settled = ["GET /v2/changes?select=in-progress&for=k8s", "GET /v2/snaps/k8s", "GET /core/1.0/ready"];
     assert_eq!(last(&mut stage, 0, "upgrade-relation-changed").await.requests, settled);
 }

@@ -180,6 +180,7 @@ async fn a_unit_removed_leaves_the_cluster_first() {
     let mut stage = Stage::deployed(3).await;
     stage.rehearsal.engine.model.remove_unit(&unit(2));
     stage.rehearsal.engine.notice_all();
+    stage.until(5, "k8s/2 says so", |stage| stage.message(2).starts_with("Being removed")).await;
     stage.until(20, "k8s/2 is gone", |stage| !stage.rehearsal.engine.model.units.contains_key(&unit(2))).await;
     stage.settle_at("1.31.3").await;
     stage.pass(400).await;
