@@ -11,7 +11,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde::de::DeserializeOwned;
 
 use super::config::{self, Access, Credentials, KubeconfigError};
-use super::wire::{List, Node, Pod, RawNode, RawPod, RawUpgrade, Upgrade};
+use super::wire::{self, List, Node, Pod, RawNode, RawPod, RawUpgrade, Upgrade};
 use crate::machine::{Clock, Root};
 
 /// Where k8sd writes the administrator's kubeconfig (k8s-snap `src/k8s/pkg/snap/snap.go`, `KubernetesConfigDir`).
@@ -35,12 +35,14 @@ pub enum KubeError {
         source: reqwest::Error,
     },
     /// It said no.
-    #[error("the API server says {status} ({doing})")]
+    #[error("the API server says {status}{} ({doing})", prefixed(message))]
     Refused {
         /// What was being done.
         doing: &'static str,
         /// The HTTP status.
         status: StatusCode,
+        /// Its own words, in one line, or none.
+        message: String,
     },
     /// It answered something else.
     #[error("the API server's answer is not what was expected ({doing})")]
@@ -52,16 +54,37 @@ pub enum KubeError {
     },
 }
 
+fn prefixed(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {message}") }
+}
+
 impl KubeError {
     /// Whether trying again may help by itself.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Kubeconfig(error) => matches!(error, KubeconfigError::Absent | KubeconfigError::Empty),
-            Self::Unreachable { .. } => true,
+            Self::Unreachable { source, .. } => !is_untrusted(source),
             Self::Refused { status, .. } => status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS,
             Self::Answer { .. } => false,
         }
     }
+}
+
+/// Whether the server's certificate was not believed: neither it nor the kubeconfig changes by itself.
+fn is_untrusted(error: &reqwest::Error) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if let Some(rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {
+            return true;
+        }
+        // What an I/O error wraps is no source of it.
+        let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        next = match wrapped {
+            Some(wrapped) => Some(wrapped),
+            None => error.source(),
+        };
+    }
+    false
 }
 
 /// The API server of this node.
@@ -99,7 +122,7 @@ impl Kube {
         let server = access.server.trim_end_matches('/').to_owned();
         let mut headers = reqwest::header::HeaderMap::new();
         if let Credentials::Token(token) = &access.credentials {
-            let bad = |_| KubeconfigError::Key { key: "token", problem: "has signs that no header may have" };
+            let bad = |_| KubeconfigError::Key { key: "token", problem: "has characters that no header may have" };
             let mut value =
                 reqwest::header::HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(bad)?;
             value.set_sensitive(true);
@@ -109,6 +132,8 @@ impl Kube {
             .tls_backend_preconfigured(tls(access, clock)?)
             .default_headers(headers)
             .no_proxy()
+            // Who we are is for this server alone.
+            .redirect(reqwest::redirect::Policy::none())
             .timeout(LIMIT)
             .build()
             .map_err(unreachable)?;
@@ -163,7 +188,7 @@ impl Kube {
         doing: &'static str,
     ) -> Result<Vec<T>, KubeError> {
         let list: List<Raw> = self.get(path, doing).await?;
-        Ok(list.items.into_iter().map(T::from).collect())
+        Ok(list.items().into_iter().map(T::from).collect())
     }
 
     async fn get<A: DeserializeOwned>(&self, path: &str, doing: &'static str) -> Result<A, KubeError> {
@@ -176,23 +201,26 @@ impl Kube {
         let request = self.http.request(method, format!("{}{path}", self.server));
         let answer = request.send().await.map_err(unreachable)?;
         let status = answer.status();
+        let body = answer.bytes().await.map_err(unreachable)?;
         if !status.is_success() {
-            return Err(KubeError::Refused { doing, status });
+            return Err(KubeError::Refused { doing, status, message: wire::refusal(&body) });
         }
-        Ok(answer.bytes().await.map_err(unreachable)?.to_vec())
+        Ok(body.to_vec())
     }
 }
+
+const AUTHORITY: &str = "certificate-authority-data";
 
 /// TLS with the cluster's CA alone.
 fn tls(access: Access, clock: &Clock) -> Result<ClientConfig, KubeconfigError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
-    for certificate in certificates("certificate-authority-data", &access.authority)? {
-        roots.add(certificate).map_err(KubeconfigError::Certificates)?;
+    for certificate in certificates(AUTHORITY, &access.authority)? {
+        roots.add(certificate).map_err(|_| KubeconfigError::Key { key: AUTHORITY, problem: "can't be used" })?;
     }
     let builder = ClientConfig::builder_with_details(provider, Arc::new(ByClock(clock.clone())))
         .with_safe_default_protocol_versions()
-        .map_err(KubeconfigError::Certificates)?
+        .map_err(KubeconfigError::Tls)?
         .with_root_certificates(roots);
     match access.credentials {
         Credentials::Token(_) => Ok(builder.with_no_client_auth()),
@@ -200,7 +228,8 @@ fn tls(access: Access, clock: &Clock) -> Result<ClientConfig, KubeconfigError> {
             let chain = certificates("client-certificate-data", &certificate)?;
             let not_pem = |_| KubeconfigError::Key { key: "client-key-data", problem: "is not a key in PEM" };
             let key = PrivateKeyDer::from_pem_slice(&key).map_err(not_pem)?;
-            builder.with_client_auth_cert(chain, key).map_err(KubeconfigError::Certificates)
+            let unfit = |_| KubeconfigError::Key { key: "client-key-data", problem: "is not that of the certificate" };
+            builder.with_client_auth_cert(chain, key).map_err(unfit)
         }
     }
 }

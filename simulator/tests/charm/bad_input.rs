@@ -132,8 +132,8 @@ async fn a_broken_kubeconfig_stands_against_an_upgrade_and_is_named() {
     for (bad, says) in [
         (&b""[..], "the kubeconfig is empty"),
         (b"\xff\xfe{", "the kubeconfig can't be read"),
-        (b"clusters: 7", "the kubeconfig is not what it should be"),
-        (b"current-context: k8s", "the kubeconfig's `current-context` is missing"),
+        (b"clusters: {", "the kubeconfig is not YAML (line 2)"),
+        (b"current-context: k8s", "the kubeconfig's `contexts` is missing"),
     ] {
         std::fs::write(&kubeconfig, bad).unwrap();
         let check = stage.action(0, "pre-upgrade-check", json!({"skip": "", "force": false})).await;
