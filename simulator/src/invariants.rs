@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use semver::Version;
 use serde_json::Value;
 
 use crate::fleet::Fleet;
 use crate::juju::{Model, UnitId};
 use crate::report::Violation;
+use crate::snapd::ChangeView;
 use crate::time::SimTime;
 
 /// The words that v0 knows for a unit's state.
@@ -16,8 +18,10 @@ const STATES: [&str; 6] = ["idle", "ready", "upgrading", "completed", "failed", 
 /// What is seen of one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitView {
-    /// The change in progress of its snap, and when it began.
-    pub change: Option<(String, &'static str, SimTime)>,
+    /// The change in progress of its snap.
+    pub change: Option<ChangeView>,
+    /// The version of its snap.
+    pub version: Option<Version>,
     /// Its bag of `upgrade`.
     pub bag: BTreeMap<String, String>,
     /// Its workload's status and text.
@@ -47,10 +51,11 @@ impl Observation {
         let upgrade = model.relations.values().find(|relation| relation.name == "upgrade");
         let view = |id: &UnitId| {
             let unit = model.units.get(id)?;
-            let change = fleet.view(unit.machine).and_then(|view| view.change);
+            let machine = fleet.view(unit.machine);
             let bag = upgrade.and_then(|relation| relation.scope.get(id)).map(|bag| bag.content.clone());
             Some(UnitView {
-                change: change.map(|change| (change.id, change.kind, change.began)),
+                change: machine.as_ref().and_then(|view| view.change.clone()),
+                version: machine.and_then(|view| view.installed).map(|snap| snap.version),
                 bag: bag.unwrap_or_default(),
                 status: (unit.workload.status.clone(), unit.workload.message.clone()),
                 in_error: unit.failed.is_some(),
@@ -79,11 +84,11 @@ impl Observation {
         !self.application.contains_key("upgrade-run") && self.units.values().all(at_rest)
     }
 
-    fn refreshing(&self) -> BTreeMap<&UnitId, &(String, &'static str, SimTime)> {
+    fn refreshing(&self) -> BTreeMap<&UnitId, &ChangeView> {
         self.units
             .iter()
             .filter_map(|(id, view)| Some((id, view.change.as_ref()?)))
-            .filter(|(_, (_, kind, _))| *kind == "refresh-snap")
+            .filter(|(_, change)| change.kind == "refresh-snap")
             .collect()
     }
 
@@ -91,6 +96,20 @@ impl Observation {
         let stack: Value = serde_json::from_str(self.application.get("upgrade-stack")?).ok()?;
         stack.as_array()?.iter().map(Value::as_u64).collect()
     }
+}
+
+/// A step that the version table fails, where nobody has said that it is to be taken: another major version, more than
+/// one minor up, or a minor down that is not back to what the run came from.
+fn failing_step(view: &UnitView, application: &BTreeMap<String, String>) -> Option<String> {
+    let (from, to) = (view.version.as_ref()?, view.change.as_ref()?.to.as_ref()?);
+    let run: Value = application.get("upgrade-run").and_then(|run| serde_json::from_str(run).ok()).unwrap_or_default();
+    let is_origin = |origin: &Value| origin["version"].as_str() == Some(to.to_string().as_str());
+    let comes_from = run["from"].as_object().is_some_and(|units| units.values().any(is_origin));
+    let fails = from.major != to.major || to.minor > from.minor + 1 || (to.minor < from.minor && !comes_from);
+    let bag = |key: &str| view.bag.get(key).cloned().unwrap_or_default();
+    let words = [run["forced"].to_string(), bag("go"), bag("forced")];
+    let forced = words.iter().any(|word| word.contains("versions"));
+    (fails && !forced).then(|| format!("{from} to {to}"))
 }
 
 /// Watches, and remembers what it has said.
@@ -133,7 +152,7 @@ impl Checker {
         let begun: Vec<(UnitId, String)> = seen
             .refreshing()
             .into_iter()
-            .map(|(id, (change, ..))| (id.clone(), change.clone()))
+            .map(|(id, change)| (id.clone(), change.id.clone()))
             .filter(|key| !self.seen.contains(key))
             .collect();
         for (unit, change) in begun {
@@ -146,6 +165,9 @@ impl Checker {
             let others = seen.units.iter().filter(|(id, view)| **id != unit && failed(view));
             for (other, _) in others {
                 self.say(seen.now, "I2", format!("{unit} begins while {other} has failed"));
+            }
+            if let Some(step) = seen.units.get(&unit).and_then(|view| failing_step(view, &seen.application)) {
+                self.say(seen.now, "I2", format!("{unit} goes from {step} without the admin's word"));
             }
         }
         if !seen.refreshing().is_empty() {

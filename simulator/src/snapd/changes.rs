@@ -94,6 +94,14 @@ impl Change {
         self.ready.is_none().then_some(self.until)
     }
 
+    /// The version that it brings.
+    pub(super) fn brings(&self) -> Option<Version> {
+        match &self.goal {
+            Goal::Revision { version, .. } => Some(version.clone()),
+            Goal::Removed | Goal::Same => None,
+        }
+    }
+
     /// Whether it changes the snap's revision.
     pub(super) fn alters(&self) -> bool {
         !matches!(self.goal, Goal::Same)

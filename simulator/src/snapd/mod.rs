@@ -49,6 +49,8 @@ pub struct ChangeView {
     pub kind: &'static str,
     /// When it began.
     pub began: SimTime,
+    /// The version that it brings, if it brings one.
+    pub to: Option<Version>,
 }
 
 /// A task that is to fail.
@@ -103,7 +105,7 @@ impl Snapd {
     /// The change in progress that alters the snap.
     pub fn change(&self) -> Option<ChangeView> {
         let change = self.changes.iter().find(|change| change.ready.is_none() && change.alters())?;
-        Some(ChangeView { id: change.id.clone(), kind: change.kind, began: change.spawned })
+        Some(ChangeView { id: change.id.clone(), kind: change.kind, began: change.spawned, to: change.brings() })
     }
 
     /// When something happens by itself next.

@@ -60,6 +60,34 @@ async fn a_settled_units_events_ask_for_this_and_write_nothing() {
     assert_eq!(last(&mut stage, 0, "upgrade-relation-changed").await.requests, settled);
 }
 
+/// The calls of a unit's hook of that name: its first, or its last.
+fn of(stage: &Stage, number: u32, hook: &str, first: bool) -> Vec<String> {
+    let mut ran = stage.rehearsal.engine.ran.iter().filter(|ran| ran.unit == unit(number) && ran.hook == hook);
+    let found = if first { ran.next() } else { ran.next_back() };
+    found.unwrap().calls.clone()
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn the_hooks_of_a_units_beginning_and_of_its_end_ask_for_this() {
+    let mut stage = Stage::deployed(3).await;
+    let install = ["is-leader", "config-get", "relation-ids", "relation-ids", "goal-state", "resource-get"];
+    assert_eq!(of(&stage, 1, "install", true), calls(&install, &["status-get", "status-set", "juju-log", "juju-log"]));
+    // In a hook of a relation its id needs no asking.
+    let pass =
+        ["is-leader", "config-get", "relation-ids", "relation-get", "relation-get", "relation-get", "goal-state"];
+    // Its own bag of `cluster` too; what it writes there first, and what it shows.
+    let created = calls(&pass, &["relation-get", "relation-set", "status-get", "status-set", "juju-log"]);
+    assert_eq!(of(&stage, 1, "upgrade-relation-created", true), created);
+    assert_eq!(of(&stage, 1, "cluster-relation-joined", false), calls(&pass, &["status-get"]));
+    stage.rehearsal.engine.model.remove_unit(&unit(2));
+    stage.rehearsal.engine.notice_all();
+    stage.until(20, "k8s/2 is gone", |stage| !stage.rehearsal.engine.model.units.contains_key(&unit(2))).await;
+    assert_eq!(of(&stage, 2, "upgrade-relation-departed", false), calls(&pass, &["status-get"]));
+    let says = ["status-get", "status-set", "juju-log"];
+    assert_eq!(of(&stage, 2, "stop", false), calls(&PASS, &says));
+    assert_eq!(of(&stage, 2, "remove", false), calls(&says, &[]));
+}
+
 #[tokio::test(flavor = "current_thread")]
 async fn a_wake_up_that_finds_its_change_under_way_asks_for_next_to_nothing() {
     let mut stage = Stage::deployed(1).await;

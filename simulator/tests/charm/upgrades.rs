@@ -62,6 +62,29 @@ async fn two_units_refreshed_by_hand_at_once_lose_the_quorum_and_it_is_seen() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn a_minor_that_is_left_out_stands_still_and_is_seen_when_it_is_taken_by_hand() {
+    let mut stage = Stage::empty("--from 1.30.1 --to 1.32.1");
+    stage.rehearsal.deploy(1, &mut k8s_sim::rehearsal::Show::nothing()).await.unwrap();
+    stage.refresh_to_new();
+    stage.until(10, "the checks stand against it", |stage| stage.status(0).0 == "blocked").await;
+    stage.pass(600).await;
+    assert_eq!((stage.refreshed(), stage.violations()), (Vec::new(), Vec::new()));
+    let request = Request {
+        method: "POST".to_owned(),
+        path: "/v2/snaps/k8s".to_owned(),
+        content_type: None,
+        headers: Vec::new(),
+        body: br#"{"action": "refresh", "revision": "2002"}"#.to_vec(),
+        client_certificate: false,
+    };
+    let now = stage.rehearsal.engine.now;
+    let _ = stage.rehearsal.engine.fleet.handle(MachineId(0), Service::Snapd, now, &request);
+    stage.pass(5).await;
+    let violations = stage.violations().join("\n");
+    assert!(violations.contains("I2: k8s/0 goes from 1.30.1 to 1.32.1 without the admin's word"), "{violations}");
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn a_refresh_that_fails_twice_halts_and_the_admins_word_goes_on() {
     let mut stage = Stage::deployed(3).await;
     let line = "run hook \"post-refresh\": ERROR: no space left";
