@@ -48,7 +48,9 @@ pub async fn bring_along<T: HookTools>(
             plan = begin(charm, seen, &view, declared, plan, pace).await?;
         }
         UnitAction::GateAfter { since, change_ended } => {
-            let health = collect::health(charm, &seen.node, &view.target.version, change_ended, seen.now).await;
+            // What was installed counts, not what the charm's code declares: a channel may hold another patch.
+            let version = seen.installed().unwrap_or(&view.target.version);
+            let health = collect::health(charm, &seen.node, version, change_ended, seen.now).await;
             let health = gate_after(&health);
             if health.repair {
                 mend_k8sd(charm, seen).await;
@@ -286,7 +288,8 @@ async fn in_gate_after<T: HookTools>(
     }
     let now = charm.clock.now();
     let ended = unit::last_success(known);
-    let version = &declared.wanted.target.version;
+    let promised = &declared.wanted.target.version;
+    let version = known.installed.as_ref().map_or(promised, |installed| &installed.version);
     let facts = collect::health(charm, &node, version, ended, now).await;
     let health = gate_after(&facts);
     // A node that isn't called as its host is found by the record, which the whole pass reads.

@@ -130,6 +130,8 @@ async fn answers_that_make_no_sense_are_errors_that_name_the_tool() {
         let error = Juju::new(Says(answer)).config().await.unwrap_err();
         assert!(matches!(error, JujuError::Answer { tool: "config-get", .. }), "{error}");
     }
+    let without_units = Juju::new(Says(b"{\"relations\": {}}")).goal_state().await;
+    assert!(without_units.is_err(), "no answer about units is not that there are none");
     let odd = Juju::new(Says(b"{\"name\": \"\xff\"}")).config().await.unwrap();
     assert_eq!(odd["name"], "\u{fffd}", "a byte that isn't UTF-8 loses nothing else");
     let nothing = Juju::new(Says(b""));

@@ -42,7 +42,7 @@ impl GoalUnit {
 /// `goal-state` as it is written; a name that is no unit's is left out.
 #[derive(Deserialize)]
 pub(super) struct RawGoalState {
-    #[serde(default)]
+    /// Never absent: without it every unit would read as gone.
     units: BTreeMap<String, GoalUnit>,
     #[serde(default)]
     relations: BTreeMap<String, BTreeMap<String, GoalUnit>>,
