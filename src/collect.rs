@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::charm::Charm;
 use crate::databags;
 use crate::error_text::with_causes;
@@ -35,10 +37,20 @@ impl<T, E: std::error::Error> From<Result<T, E>> for Fact<T> {
     }
 }
 
-/// What an answer is until its time is over.
-async fn in_time<T>(answer: impl Future<Output = Fact<T>>) -> Fact<T> {
-    let late = || Fact::Unknown(format!("no answer within {} s", ALL_CHECKS.as_secs()));
-    tokio::time::timeout(ALL_CHECKS, answer).await.unwrap_or_else(|_| late())
+/// When the time of all checks is over.
+#[derive(Debug, Clone, Copy)]
+struct Deadline(Instant);
+
+impl Deadline {
+    fn begins() -> Self {
+        Self(Instant::now() + ALL_CHECKS)
+    }
+
+    /// What an answer is until then.
+    async fn wait<T>(self, answer: impl Future<Output = Fact<T>>) -> Fact<T> {
+        let late = |_| Fact::Unknown(format!("no answer within {} s", ALL_CHECKS.as_secs()));
+        tokio::time::timeout_at(self.0, answer).await.unwrap_or_else(late)
+    }
 }
 
 fn map<T, U>(fact: Fact<T>, change: impl FnOnce(T) -> U) -> Fact<U> {
@@ -182,8 +194,9 @@ pub async fn gate<T: HookTools>(
 ) -> Result<GateFacts, JujuError> {
     let versions = versions(charm, seen, view, declared).await?;
     let api = Api::open(charm);
-    let of_api = async { (in_time(api.ready()).await, in_time(api.nodes()).await) };
-    let (of_api, status) = tokio::join!(of_api, in_time(cluster_status(charm)));
+    let deadline = Deadline::begins();
+    let of_api = async { (deadline.wait(api.ready()).await, deadline.wait(api.nodes()).await) };
+    let (of_api, status) = tokio::join!(of_api, deadline.wait(cluster_status(charm)));
     Ok(gate_facts(seen, view, versions, of_api, status))
 }
 
@@ -215,19 +228,20 @@ pub async fn checks<T: HookTools>(
 ) -> Result<CheckFacts, JujuError> {
     let versions = versions(charm, seen, view, declared).await?;
     let api = Api::open(charm);
+    let deadline = Deadline::begins();
     let of_api = async {
-        let ready = in_time(api.ready()).await;
-        let nodes = in_time(api.nodes()).await;
-        (ready, nodes, in_time(api.sick_pods(&seen.settings.pod_namespaces)).await)
+        let ready = deadline.wait(api.ready()).await;
+        let nodes = deadline.wait(api.nodes()).await;
+        (ready, nodes, deadline.wait(api.sick_pods(&seen.settings.pod_namespaces)).await)
     };
     let of_k8sd = async {
-        let ready = in_time(k8sd_ready(charm)).await;
-        let status = in_time(cluster_status(charm)).await;
-        let certificates = in_time(async { charm.k8sd.certificates().await.into() }).await;
+        let ready = deadline.wait(k8sd_ready(charm)).await;
+        let status = deadline.wait(cluster_status(charm)).await;
+        let certificates = deadline.wait(async { charm.k8sd.certificates().await.into() }).await;
         (ready, status, certificates)
     };
     let ((ready, nodes, pods), (k8sd, status, certificates), snapd) =
-        tokio::join!(of_api, of_k8sd, in_time(snapd(charm, seen)));
+        tokio::join!(of_api, of_k8sd, deadline.wait(snapd(charm, seen)));
     let features = map(status.clone(), |status| status.failed_features());
     Ok(CheckFacts {
         gate: gate_facts(seen, view, versions, (ready, nodes), status),
@@ -293,8 +307,8 @@ pub async fn health<T>(
     };
     if facts.is_well_inside() {
         let api = Api::open(charm);
-        facts.api = in_time(api.ready()).await;
-        facts.node = in_time(api.node(node)).await;
+        facts.api = api.ready().await;
+        facts.node = api.node(node).await;
     }
     facts
 }

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::charm::Charm;
+use crate::cluster::values::ClusterUnitBag;
 use crate::collect;
 use crate::databags;
-use crate::entry::{self, Entered};
+use crate::entry;
 use crate::error_text::with_causes;
 use crate::juju::{HookTools, JujuError};
 use crate::kube::Kube;
+use crate::lease::{Led, time_left};
 use crate::names::UnitName;
 use crate::observe::{Declared, Nothing, Observation, UpgradePeers};
 use crate::own_snap;
-use crate::reconcile::{Pace, remark, still_leads};
+use crate::reconcile::{Pace, remark};
 use crate::status::Voices;
 use crate::upgrade::checks::{Finding, Verdict, blocking, pre_upgrade};
 use crate::upgrade::facts::{CheckFacts, Fact};
@@ -22,15 +24,18 @@ use crate::upgrade::unit::is_going_back;
 use crate::upgrade::values::{ApplicationBag, Outcome, UnitBag};
 
 /// Does the leader's part, and writes the application's bags: only while the lease is sure to hold (R5).
+///
+/// `own` and `own_entry`: this unit's bags of `upgrade` and `cluster` as this hook leaves them.
 pub async fn lead<T: HookTools>(
     charm: &Charm<T>,
     seen: &Observation,
     own: Option<&UnitBag>,
-    entered: &Entered,
+    own_entry: Option<&ClusterUnitBag>,
     nothing: &Nothing,
     voices: &mut Voices,
     pace: &mut Pace,
-) -> Result<(), JujuError> {
+) -> Result<Led, JujuError> {
+    let mut led = Led::Nothing;
     if let (Some(upgrade), Some(own), Ok(declared)) = (&seen.upgrade, own, &seen.declared) {
         let plan = decide(charm, seen, upgrade, own, declared, nothing).await?;
         if !plan.blocked_by.is_empty() {
@@ -41,17 +46,12 @@ pub async fn lead<T: HookTools>(
             // Its own hook may be in error by the next event; its timer runs all the same.
             pace.at_least(Pace::Seldom);
         }
-        write(charm, seen, upgrade, &plan, pace).await?;
+        led = write(charm, seen, upgrade, &plan).await?;
         if plan.application.run.is_none() {
             voices.remark = remark(charm, seen).await?;
         }
     }
-    if still_leads(charm, seen.now) {
-        entry::lead(charm, seen, entered, pace).await?;
-    } else {
-        pace.at_least(Pace::Close);
-    }
-    Ok(())
+    Ok(led.max(entry::lead(charm, seen, own_entry, led, pace).await?))
 }
 
 async fn write<T: HookTools>(
@@ -59,24 +59,22 @@ async fn write<T: HookTools>(
     seen: &Observation,
     upgrade: &UpgradePeers,
     plan: &LeaderPlan,
-    pace: &mut Pace,
-) -> Result<(), JujuError> {
+) -> Result<Led, JujuError> {
     let changes = databags::upgrade::application_changes(&plan.application, &upgrade.application.bag);
     if changes.is_empty() {
-        return Ok(());
-    }
-    if !still_leads(charm, seen.now) {
-        tracing::info!("This hook took too long to write as the leader: the next one does");
-        pace.at_least(Pace::Close);
-        return Ok(());
-    }
-    for news in &plan.news {
-        tracing::info!("{news}");
+        return Ok(Led::Nothing);
     }
     if ended_where_it_began(&upgrade.application.value, &plan.application) {
         free_features(charm).await;
     }
-    charm.juju.set_application_bag(&upgrade.id, &changes).await
+    if time_left(charm, seen.now).is_none() {
+        return Ok(Led::TooLate);
+    }
+    for news in &plan.news {
+        tracing::info!("{news}");
+    }
+    charm.juju.set_application_bag(&upgrade.id, &changes).await?;
+    Ok(Led::Wrote)
 }
 
 async fn decide<T: HookTools>(

@@ -16,6 +16,7 @@ pub mod juju;
 pub mod k8sd;
 pub mod kube;
 pub mod lead;
+pub mod lease;
 pub mod machine;
 pub mod names;
 pub mod observe;

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::charm::Charm;
 use crate::cluster::values::{ClusterApplicationBag, ClusterUnitBag, Entry};
-use crate::databags::{self, Bag, Complaint};
+use crate::databags::{self, Bag, Complaint, Parsed};
 use crate::error_text::with_causes;
 use crate::juju::{Event, GoalState, HookTools, JujuError, RelationId};
 use crate::k8sd::NodeStanding;
@@ -26,24 +27,15 @@ use crate::upgrade::values::{ApplicationBag, Dependencies, UnitBag, UnitState};
 const RESOURCE: &str = "snap-installation";
 const RESOURCE_FILE: &str = "snap-installation.tar.gz";
 
-/// A databag as it stands, and as it reads.
-#[derive(Debug, Clone, Default)]
-pub struct Read<B> {
-    /// As it stands.
-    pub bag: Bag,
-    /// As it reads.
-    pub value: B,
-}
-
 /// The peer relation `upgrade`, as this unit sees it.
 #[derive(Debug, Clone)]
 pub struct UpgradePeers {
     /// Juju's id of it.
     pub id: RelationId,
     /// This unit's bag.
-    pub own: Read<UnitBag>,
+    pub own: Parsed<UnitBag>,
     /// The application's bag.
-    pub application: Read<ApplicationBag>,
+    pub application: Parsed<ApplicationBag>,
 }
 
 /// The peer relation `cluster`, as this unit sees it.
@@ -52,9 +44,17 @@ pub struct ClusterPeers {
     /// Juju's id of it.
     pub id: RelationId,
     /// This unit's bag; not read where the other bags say that nothing in it can have changed.
-    pub own: Option<Read<ClusterUnitBag>>,
+    pub own: Option<Parsed<ClusterUnitBag>>,
     /// The application's bag.
-    pub application: Read<ClusterApplicationBag>,
+    pub application: Parsed<ClusterApplicationBag>,
+}
+
+impl ClusterPeers {
+    /// Whether a bag says that this unit has joined: the application's, or, until the leader has noticed, its own.
+    fn says_joined(&self, me: &UnitName) -> bool {
+        let own = self.own.as_ref().is_some_and(|own| own.value.joined.is_some());
+        own || self.application.value.has_joined(me)
+    }
 }
 
 /// What the charm's own files and the resource ask for.
@@ -162,14 +162,11 @@ pub async fn observe<T: HookTools>(charm: &Charm<T>) -> Result<Observation, Juju
     let upgrade_id = peer_relation(charm, "upgrade").await?;
     let cluster_id = peer_relation(charm, "cluster").await?;
     let upgrade = match upgrade_id {
-        Some(id) => Some(upgrade_peers(charm, id).await?),
+        Some(id) => if_there(upgrade_peers(charm, id).await)?,
         None => None,
     };
     let mut cluster = match cluster_id {
-        Some(id) => {
-            let application = application_bag(charm, &id, databags::cluster::parse_application).await?;
-            Some(ClusterPeers { id, own: None, application })
-        }
+        Some(id) => if_there(cluster_peers(charm, id).await)?,
         None => None,
     };
     // After the bags that name units: an older list would take one that has just been added for one that is gone.
@@ -177,7 +174,12 @@ pub async fn observe<T: HookTools>(charm: &Charm<T>) -> Result<Observation, Juju
     let mut units: BTreeSet<UnitName> = goal.units.keys().cloned().collect();
     units.insert(me.clone());
     let declared = declared(charm).await?;
-    let recorded = cluster.as_ref().is_some_and(|cluster| cluster.application.value.has_joined(me));
+    if let Some(cluster) = &mut cluster
+        && has_to_read_own(&charm.context.event, me, leads, &units, &cluster.application.value)
+    {
+        cluster.own = Some(own_cluster_bag(charm, &cluster.id).await?);
+    }
+    let recorded = cluster.as_ref().is_some_and(|cluster| cluster.says_joined(me));
     let since = changes_since(upgrade.as_ref(), recorded);
     let (look, asked) = tokio::join!(look(charm, declared.as_ref().ok(), since), standing(charm, recorded));
     let standing = match (asked, &look.view) {
@@ -185,11 +187,6 @@ pub async fn observe<T: HookTools>(charm: &Charm<T>) -> Result<Observation, Juju
         (Standing::Unknown, SnapView::Known(known)) if known.installed.is_none() => Standing::Newcomer,
         (standing, _) => standing,
     };
-    if let Some(cluster) = &mut cluster
-        && has_to_read_own(&charm.context.event, me, leads, &units, &cluster.application.value)
-    {
-        cluster.own = Some(own_cluster_bag(charm, &cluster.id).await?);
-    }
     let mut members: BTreeSet<UnitName> = match &cluster {
         Some(cluster) => cluster.application.value.joined().filter(|unit| units.contains(*unit)).cloned().collect(),
         None => BTreeSet::new(),
@@ -240,11 +237,24 @@ async fn upgrade_peers<T: HookTools>(charm: &Charm<T>, id: RelationId) -> Result
     Ok(UpgradePeers { id, own, application })
 }
 
+async fn cluster_peers<T: HookTools>(charm: &Charm<T>, id: RelationId) -> Result<ClusterPeers, JujuError> {
+    let application = application_bag(charm, &id, databags::cluster::parse_application).await?;
+    Ok(ClusterPeers { id, own: None, application })
+}
+
+/// A relation that vanishes while the hook runs was none.
+fn if_there<P>(peers: Result<P, JujuError>) -> Result<Option<P>, JujuError> {
+    match peers {
+        Err(error) if error.is_relation_not_found() => Ok(None),
+        peers => peers.map(Some),
+    }
+}
+
 /// This unit's own bag of `cluster`.
 pub async fn own_cluster_bag<T: HookTools>(
     charm: &Charm<T>,
     id: &RelationId,
-) -> Result<Read<ClusterUnitBag>, JujuError> {
+) -> Result<Parsed<ClusterUnitBag>, JujuError> {
     own_bag(charm, id, databags::cluster::parse_unit).await
 }
 
@@ -252,39 +262,39 @@ async fn own_bag<T: HookTools, B>(
     charm: &Charm<T>,
     id: &RelationId,
     parse: fn(&Bag) -> (B, Vec<Complaint>),
-) -> Result<Read<B>, JujuError> {
+) -> Result<Parsed<B>, JujuError> {
     let me = &charm.context.unit;
-    let bag = charm.juju.unit_bag(id, me).await?.unwrap_or_default();
-    Ok(read(me, bag, parse))
+    let bag = charm.juju.own_bag(id, me).await?.unwrap_or_default();
+    Ok(parsed(me, bag, parse))
 }
 
 async fn application_bag<T: HookTools, B>(
     charm: &Charm<T>,
     id: &RelationId,
     parse: fn(&Bag) -> (B, Vec<Complaint>),
-) -> Result<Read<B>, JujuError> {
+) -> Result<Parsed<B>, JujuError> {
     let application = charm.context.unit.application();
-    let bag = charm.juju.application_bag(id, application).await?.unwrap_or_default();
-    Ok(read(application, bag, parse))
+    let bag = charm.juju.application_bag(id, application).await?;
+    Ok(parsed(application, bag, parse))
 }
 
-fn read<B>(whose: impl std::fmt::Display, bag: Bag, parse: fn(&Bag) -> (B, Vec<Complaint>)) -> Read<B> {
+fn parsed<B>(whose: impl std::fmt::Display, bag: Bag, parse: fn(&Bag) -> (B, Vec<Complaint>)) -> Parsed<B> {
     let (value, complaints) = parse(&bag);
     for complaint in complaints {
         tracing::warn!("In the databag of {whose}: {complaint}");
     }
-    Read { bag, value }
+    Parsed { bag, value }
 }
 
 /// A peer's bag; none if there is none to read.
-async fn peer_bag<T: HookTools, B>(
+pub async fn peer_bag<T: HookTools, B>(
     charm: &Charm<T>,
     id: &RelationId,
     unit: &UnitName,
     parse: fn(&Bag) -> (B, Vec<Complaint>),
 ) -> Result<Option<B>, JujuError> {
     let bag = charm.juju.unit_bag(id, unit).await?;
-    Ok(bag.map(|bag| read(unit, bag, parse).value))
+    Ok(bag.map(|bag| parsed(unit, bag, parse).value))
 }
 
 /// Whether this unit's own bag of `cluster` has to be read: while it enters, while others wait for a token that it may
@@ -321,16 +331,19 @@ async fn look<T>(charm: &Charm<T>, declared: Option<&Declared>, since: Option<Ti
     }
 }
 
+/// k8sd may take this long to say whether this node has joined, or the leader's lease would be over.
+const STANDING: Duration = Duration::from_secs(8);
+
 /// Whether this node has joined, asked only where the record doesn't say so. Nothing is guessed.
 async fn standing<T>(charm: &Charm<T>, recorded: bool) -> Standing {
     if recorded {
         return Standing::Member;
     }
-    match charm.k8sd.standing().await {
-        Ok(NodeStanding::Member(_)) => Standing::Member,
-        Ok(NodeStanding::NotInitialised) => Standing::Newcomer,
-        Ok(NodeStanding::Entering) => Standing::Unknown,
-        Err(error) => {
+    match tokio::time::timeout(STANDING, charm.k8sd.standing()).await {
+        Ok(Ok(NodeStanding::Member(_))) => Standing::Member,
+        Ok(Ok(NodeStanding::NotInitialised)) => Standing::Newcomer,
+        Ok(Ok(NodeStanding::Entering)) | Err(_) => Standing::Unknown,
+        Ok(Err(error)) => {
             tracing::debug!("{}", with_causes(&error));
             Standing::Unknown
         }

@@ -2,6 +2,7 @@
 
 use crate::charm::Charm;
 use crate::collect;
+use crate::databags::Bag;
 use crate::error_text::with_causes;
 use crate::juju::{HookTools, JujuError};
 use crate::kube::Kube;
@@ -12,7 +13,6 @@ use crate::reconcile::Pace;
 use crate::settings;
 use crate::snap::refresh::{self, Look};
 use crate::snap::{ChangeId, SNAP};
-use crate::status::Voices;
 use crate::upgrade::checks::{CheckId, Verdict, blocking, gate_after, gate_before};
 use crate::upgrade::facts::Fact;
 use crate::upgrade::messages::{self, Message, Speaker};
@@ -23,63 +23,177 @@ use crate::upgrade::waiting::WaitingOn;
 /// A failed installation of a unit that is no member yet is tried again so many seconds after it ended.
 const INSTALL_AGAIN_AFTER: u64 = 60;
 
-/// Takes the next step with this unit's snap, and speaks of it. Answers the unit's bag of `upgrade` as this hook leaves
-/// it; `None`: what is asked for is not known.
-pub async fn bring_along<T: HookTools>(
-    charm: &Charm<T>,
-    seen: &Observation,
-    nothing: &Nothing,
-    voices: &mut Voices,
-    pace: &mut Pace,
-) -> Result<Option<UnitBag>, JujuError> {
-    let me = &charm.context.unit;
-    let (Some(view), Ok(declared)) = (seen.unit_view(me, nothing), &seen.declared) else { return Ok(None) };
-    let mut plan = unit::plan(&view);
-    let going_back = unit::is_going_back(&view) || (seen.is_at_pin() && unit::went_back(&view));
-    match plan.action.clone() {
-        UnitAction::Rest => {}
-        UnitAction::Follow { .. } => pace.at_least(Pace::Close),
-        UnitAction::BringToPin => {
-            let installing = install(charm, seen, declared, &mut plan.bag, pace).await;
-            voices.upgrade = Some(installing);
-            return Ok(Some(plan.bag));
-        }
-        UnitAction::GateBefore => {
-            plan = begin(charm, seen, &view, declared, plan, pace).await?;
-        }
-        UnitAction::GateAfter { since, change_ended } => {
-            // What was installed counts, not what the charm's code declares: a channel may hold another patch.
-            let version = seen.installed().unwrap_or(&view.target.version);
-            let health = collect::health(charm, &seen.node, version, change_ended, seen.now).await;
-            let health = gate_after(&health);
-            if health.repair {
-                mend_k8sd(charm, seen).await;
-            }
-            plan = unit::after_gate_after(&view, plan, since, health.awaited, false);
-        }
-    }
-    pace.at_least(pace_of(plan.waiting.as_ref()));
-    if seen.standing == Standing::Newcomer {
-        if let UnitAction::Follow { .. } = plan.action {
-            let progress = seen.look.change.as_ref().map(refresh::progress);
-            voices.upgrade = Some(messages::installing(&view.target.version, progress.as_ref()));
-        }
-    } else {
-        voices.upgrade = speak(&view, &plan, &seen.look, going_back);
-    }
-    Ok(Some(plan.bag))
+/// This unit's part in the upgrade, in one hook.
+#[derive(Debug)]
+pub struct Own<'a> {
+    view: UnitView<'a>,
+    declared: &'a Declared,
+    plan: UnitPlan,
+    /// Its bag of `upgrade` as this hook has left it so far.
+    stands: Bag,
+    going_back: bool,
+    /// What is said instead of what the plan says.
+    says: Option<Message>,
 }
 
-fn speak(view: &UnitView<'_>, plan: &UnitPlan, look: &Look, going_back: bool) -> Option<Message> {
-    let speaker = Speaker {
-        me: view.me,
-        version: &view.target.version,
-        going_back,
-        bag: &plan.bag,
-        application: view.application,
-    };
-    let progress = look.change.as_ref().map(refresh::progress);
-    messages::upgrade(&speaker, &plan.action, plan.waiting.as_ref(), progress.as_ref())
+impl<'a> Own<'a> {
+    /// Decides the next step with this unit's snap, and looks at the gate after, which may end its turn. `None`: what is
+    /// asked for is not known.
+    pub async fn plan<T: HookTools>(
+        charm: &'a Charm<T>,
+        seen: &'a Observation,
+        nothing: &'a Nothing,
+        pace: &mut Pace,
+    ) -> Option<Self> {
+        let (view, declared) = (seen.unit_view(&charm.context.unit, nothing)?, seen.declared.as_ref().ok()?);
+        let mut plan = unit::plan(&view);
+        match plan.action.clone() {
+            UnitAction::Rest => {}
+            UnitAction::Follow { .. } => pace.at_least(Pace::Close),
+            // Until they are carried out: the next hook may have to.
+            UnitAction::BringToPin | UnitAction::GateBefore => pace.at_least(Pace::Seldom),
+            UnitAction::GateAfter { since, change_ended } => {
+                // What was installed counts, not what the charm's code declares: a channel may hold another patch.
+                let version = seen.installed().unwrap_or(&view.target.version);
+                let health = collect::health(charm, &seen.node, version, change_ended, seen.now).await;
+                let health = gate_after(&health);
+                if health.repair {
+                    mend_k8sd(charm, seen).await;
+                }
+                plan = unit::after_gate_after(&view, plan, since, health.awaited, false);
+            }
+        }
+        pace.at_least(pace_of(plan.waiting.as_ref()));
+        let stands = seen.upgrade.as_ref().map(|upgrade| upgrade.own.bag.clone()).unwrap_or_default();
+        let going_back = unit::is_going_back(&view) || (seen.is_at_pin() && unit::went_back(&view));
+        Some(Self { view, declared, plan, stands, going_back, says: None })
+    }
+
+    /// Its bag of `upgrade` as this hook leaves it.
+    pub fn bag(&self) -> &UnitBag {
+        &self.plan.bag
+    }
+
+    /// Its bag of `upgrade` as this hook leaves it, and as it stands.
+    pub fn bag_and_what_stands(&mut self) -> (&UnitBag, &mut Bag) {
+        (&self.plan.bag, &mut self.stands)
+    }
+
+    /// Whether the plan asks for what takes time.
+    pub fn is_slow(&self) -> bool {
+        matches!(self.plan.action, UnitAction::BringToPin | UnitAction::GateBefore) && self.plan.waiting.is_none()
+    }
+
+    /// Carries the plan out: the snap is installed, or the gate before is looked at and the refresh begins.
+    pub async fn act<T: HookTools>(
+        &mut self,
+        charm: &Charm<T>,
+        seen: &Observation,
+        pace: &mut Pace,
+    ) -> Result<(), JujuError> {
+        match self.plan.action {
+            UnitAction::BringToPin => self.says = Some(self.install(charm, seen, pace).await),
+            UnitAction::GateBefore => self.begin(charm, seen, pace).await?,
+            UnitAction::Rest | UnitAction::Follow { .. } | UnitAction::GateAfter { .. } => {}
+        }
+        pace.at_least(pace_of(self.plan.waiting.as_ref()));
+        Ok(())
+    }
+
+    /// What the unit says of it.
+    pub fn speak(&self, look: &Look) -> Option<Message> {
+        if self.says.is_some() {
+            return self.says.clone();
+        }
+        let progress = look.change.as_ref().map(refresh::progress);
+        let version = &self.view.target.version;
+        if self.view.standing == Standing::Newcomer {
+            let installs = matches!(self.plan.action, UnitAction::Follow { .. } | UnitAction::BringToPin);
+            return installs.then(|| messages::installing(version, progress.as_ref()));
+        }
+        let speaker = Speaker {
+            me: self.view.me,
+            version,
+            going_back: self.going_back,
+            bag: &self.plan.bag,
+            application: self.view.application,
+        };
+        messages::upgrade(&speaker, &self.plan.action, self.plan.waiting.as_ref(), progress.as_ref())
+    }
+
+    /// R13: a unit that is no member brings its snap to its pin without the token.
+    async fn install<T>(&mut self, charm: &Charm<T>, seen: &Observation, pace: &mut Pace) -> Message {
+        let version = &self.view.target.version;
+        if let SnapView::Known(known) = &seen.look.view
+            && let Some(last) = known.finished.last()
+            && let Some(cause) = &last.failure
+            && seen.now.seconds_since(last.ready) < INSTALL_AGAIN_AFTER
+        {
+            pace.at_least(Pace::Soon);
+            return messages::not_installed(version, cause, true);
+        }
+        match refresh::begin(&charm.snapd, &self.declared.wanted, seen.look.snap.as_ref()).await {
+            Ok(change) => {
+                tracing::info!("Installs Kubernetes {version} (snapd's change {})", change.0);
+                self.plan.bag.change = Some(change.0);
+                pace.at_least(Pace::Close);
+                messages::installing(version, None)
+            }
+            Err(error) => {
+                let why = with_causes(&error);
+                tracing::warn!("Installing Kubernetes {version} failed: {why}");
+                pace.at_least(if error.is_transient() { Pace::Soon } else { Pace::Seldom });
+                messages::not_installed(version, &why, error.is_transient())
+            }
+        }
+    }
+
+    /// The gate before, and the refresh if it passes (R4, R6, R7).
+    async fn begin<T: HookTools>(
+        &mut self,
+        charm: &Charm<T>,
+        seen: &Observation,
+        pace: &mut Pace,
+    ) -> Result<(), JujuError> {
+        let (view, plan) = (&self.view, &mut self.plan);
+        let facts = collect::gate(charm, seen, view, self.declared).await?;
+        let findings = gate_before(&facts);
+        let skipped = skipped(view);
+        plan.waiting = unit::gate_before(blocking(&findings, &skipped));
+        if plan.waiting.is_some() {
+            return Ok(());
+        }
+        let forced =
+            findings.iter().filter(|finding| finding.verdict == Verdict::Fail && skipped.contains(&finding.id));
+        let forced: Vec<String> = forced.map(|finding| finding.id.word().to_owned()).collect();
+        for id in &forced {
+            tracing::warn!("The gate's check {id} fails and is passed over: the admin said so");
+        }
+        delete_finished_records(charm, view).await;
+        match refresh::begin(&charm.snapd, &self.declared.wanted, seen.look.snap.as_ref()).await {
+            Ok(ChangeId(change)) => {
+                let version = &view.target.version;
+                tracing::info!("The refresh to {version} begins (snapd's change {change})");
+                let operation = view.own.go.as_ref().map(|go| go.operation.clone());
+                unit::begun(view, &mut plan.bag, Some(change));
+                if let (Some(operation), false) = (operation, forced.is_empty()) {
+                    plan.bag.forced.push(Forced { ids: forced, operation });
+                }
+                pace.at_least(Pace::Close);
+            }
+            Err(error) => {
+                let why = with_causes(&error);
+                tracing::warn!("The refresh could not begin: {why}");
+                plan.waiting = Some(if error.is_transient() {
+                    WaitingOn::Snapd { why }
+                } else {
+                    unit::fail(&mut plan.bag, view, &why);
+                    WaitingOn::Admin
+                });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// How soon what is awaited has to be looked at again: an event comes for what other units write.
@@ -102,86 +216,6 @@ fn pace_of(waiting: Option<&WaitingOn>) -> Pace {
         )
         | None => Pace::Asleep,
     }
-}
-
-/// R13: a unit that is no member brings its snap to its pin without the token.
-async fn install<T>(
-    charm: &Charm<T>,
-    seen: &Observation,
-    declared: &Declared,
-    bag: &mut UnitBag,
-    pace: &mut Pace,
-) -> Message {
-    let version = &declared.wanted.target.version;
-    if let SnapView::Known(known) = &seen.look.view
-        && let Some(last) = known.finished.last()
-        && let Some(cause) = &last.failure
-        && seen.now.seconds_since(last.ready) < INSTALL_AGAIN_AFTER
-    {
-        pace.at_least(Pace::Soon);
-        return messages::not_installed(version, cause, true);
-    }
-    match refresh::begin(&charm.snapd, &declared.wanted, seen.look.snap.as_ref()).await {
-        Ok(change) => {
-            tracing::info!("Installs Kubernetes {version} (snapd's change {})", change.0);
-            bag.change = Some(change.0);
-            pace.at_least(Pace::Close);
-            messages::installing(version, None)
-        }
-        Err(error) => {
-            let why = with_causes(&error);
-            tracing::warn!("Installing Kubernetes {version} failed: {why}");
-            pace.at_least(if error.is_transient() { Pace::Soon } else { Pace::Seldom });
-            messages::not_installed(version, &why, error.is_transient())
-        }
-    }
-}
-
-/// The gate before, and the refresh if it passes (R4, R6, R7).
-async fn begin<T: HookTools>(
-    charm: &Charm<T>,
-    seen: &Observation,
-    view: &UnitView<'_>,
-    declared: &Declared,
-    mut plan: UnitPlan,
-    pace: &mut Pace,
-) -> Result<UnitPlan, JujuError> {
-    let facts = collect::gate(charm, seen, view, declared).await?;
-    let findings = gate_before(&facts);
-    let skipped = skipped(view);
-    plan = unit::after_gate_before(plan, blocking(&findings, &skipped));
-    if plan.waiting.is_some() {
-        return Ok(plan);
-    }
-    let forced = findings.iter().filter(|finding| finding.verdict == Verdict::Fail && skipped.contains(&finding.id));
-    let forced: Vec<String> = forced.map(|finding| finding.id.word().to_owned()).collect();
-    for id in &forced {
-        tracing::warn!("The gate's check {id} fails and is passed over: the admin said so");
-    }
-    delete_finished_records(charm, view).await;
-    match refresh::begin(&charm.snapd, &declared.wanted, seen.look.snap.as_ref()).await {
-        Ok(ChangeId(change)) => {
-            let version = &view.target.version;
-            tracing::info!("The refresh to {version} begins (snapd's change {change})");
-            let operation = view.own.go.as_ref().map(|go| go.operation.clone());
-            plan.bag = unit::begun(view, plan.bag, Some(change));
-            if let (Some(operation), false) = (operation, forced.is_empty()) {
-                plan.bag.forced.push(Forced { ids: forced, operation });
-            }
-            pace.at_least(Pace::Close);
-        }
-        Err(error) => {
-            let why = with_causes(&error);
-            tracing::warn!("The refresh could not begin: {why}");
-            plan.waiting = Some(if error.is_transient() {
-                WaitingOn::Snapd { why }
-            } else {
-                unit::fail(&mut plan.bag, view, &why);
-                WaitingOn::Admin
-            });
-        }
-    }
-    Ok(plan)
 }
 
 /// The checks of the gate that the admin's word goes past: for this unit, and `versions` where the run was forced so.

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use crate::charm::Charm;
 use crate::collect;
-use crate::databags;
-use crate::entry::{self, Entered};
+use crate::databags::{self, Bag};
+use crate::entry;
 use crate::error_text::with_causes;
 use crate::juju::{Event, HookTools, JujuError, Status};
 use crate::k8sd::Readiness;
 use crate::lead;
-use crate::names::Timestamp;
+use crate::lease::Led;
 use crate::observe::{Nothing, Observation, observe, peer_relation};
-use crate::own_snap;
+use crate::own_snap::{self, Own};
 use crate::snap::refresh::{self, Held};
 use crate::status::{self, Voices};
 use crate::upgrade::messages::{Message, Tone};
@@ -58,15 +58,10 @@ impl Pace {
     }
 }
 
-/// Juju answered "you lead" at least this long before the lease can go to another unit, in seconds (R5).
-const LEASE: u64 = 30;
-
-/// Whether what was read as the leader may still be written as the leader.
-pub fn still_leads<T>(charm: &Charm<T>, asked: Timestamp) -> bool {
-    charm.clock.now().seconds_since(asked) < LEASE
-}
-
 /// Looks, and takes the next safe step.
+///
+/// What takes time (a bootstrap, a join, tokens for others) comes last, and only where the leader's part had nothing to
+/// write: that part never waits for it, and never writes after it (R5).
 pub async fn reconcile<T: HookTools>(charm: &Charm<T>) -> Result<(), JujuError> {
     let seen = observe(charm).await?;
     let mut voices = Voices { bad_options: seen.bad_options.clone(), ..Voices::default() };
@@ -76,22 +71,58 @@ pub async fn reconcile<T: HookTools>(charm: &Charm<T>) -> Result<(), JujuError> 
         voices.installation = Some(why.clone());
         pace.at_least(Pace::Seldom);
     }
-    let entered = if writes_secrets(&charm.context.event) {
-        entry::enter(charm, &seen, &mut voices, &mut pace).await?
-    } else {
-        Entered { bag: None, standing: seen.standing }
-    };
+    let writes_secrets = writes_secrets(&charm.context.event);
+    let mut entry =
+        if writes_secrets { entry::plan(charm, &seen, &mut voices, &mut pace) } else { entry::Plan::nothing() };
     let nothing = Nothing::default();
-    let own = own_snap::bring_along(charm, &seen, &nothing, &mut voices, &mut pace).await?;
-    write_own(charm, &seen, own.as_ref(), &entered).await?;
-    if seen.leads && writes_secrets(&charm.context.event) {
-        lead::lead(charm, &seen, own.as_ref(), &entered, &nothing, &mut voices, &mut pace).await?;
+    let mut own = Own::plan(charm, &seen, &nothing, &mut pace).await;
+    write(charm, &seen, own.as_mut(), &mut entry).await?;
+    hold(charm, &seen, own.as_ref().map(Own::bag)).await;
+    let led = if seen.leads && writes_secrets {
+        let bag = own.as_ref().map(Own::bag);
+        lead::lead(charm, &seen, bag, entry.bag(), &nothing, &mut voices, &mut pace).await?
+    } else {
+        Led::Nothing
+    };
+    let mut standing = seen.standing;
+    match led {
+        Led::Nothing => {
+            if let Some(own) = &mut own {
+                own.act(charm, &seen, &mut pace).await?;
+            }
+            write(charm, &seen, own.as_mut(), &mut entry).await?;
+            standing = entry::enter(charm, &seen, entry, &mut voices, &mut pace).await?;
+        }
+        Led::Wrote | Led::TooLate => {
+            if led == Led::TooLate {
+                tracing::info!("This hook took too long to write as the leader: the next one does");
+            }
+            if led == Led::TooLate || entry.is_slow() || own.as_ref().is_some_and(Own::is_slow) {
+                pace.at_least(Pace::Close);
+            }
+            voices.entry = entry.speak().or(voices.entry);
+        }
     }
-    hold(charm, &seen, own.as_ref()).await;
-    look_after_health(charm, &seen, &entered, &mut voices, &mut pace).await;
+    voices.upgrade = own.and_then(|own| own.speak(&seen.look));
+    look_after_health(charm, &seen, standing, &mut voices, &mut pace).await;
     speak(charm, voices).await?;
     wake(charm, pace).await;
     Ok(())
+}
+
+async fn write<T: HookTools>(
+    charm: &Charm<T>,
+    seen: &Observation,
+    own: Option<&mut Own<'_>>,
+    entry: &mut entry::Plan,
+) -> Result<(), JujuError> {
+    match own {
+        Some(own) => {
+            let (bag, stands) = own.bag_and_what_stands();
+            write_own(charm, seen, bag, stands, entry).await
+        }
+        None => entry::write_own(charm, seen, entry, None).await,
+    }
 }
 
 /// `upgrade-charm` must not fail, and a flush can be refused: it writes neither an application's bag nor a secret. The
@@ -100,23 +131,27 @@ fn writes_secrets(event: &Event) -> bool {
     *event != Event::UpgradeCharm
 }
 
-/// Writes this unit's bags; before the application's, so that a death in between announces nothing.
-async fn write_own<T: HookTools>(
+/// Writes this unit's bags; before the application's, so that a death in between announces nothing. The bag of `upgrade`
+/// comes last: while it doesn't name the new version, the others are written again.
+///
+/// `stands`: the bag of `upgrade` as this hook has left it so far.
+pub async fn write_own<T: HookTools>(
     charm: &Charm<T>,
     seen: &Observation,
-    own: Option<&UnitBag>,
-    entered: &Entered,
+    own: &UnitBag,
+    stands: &mut Bag,
+    entry: &mut entry::Plan,
 ) -> Result<(), JujuError> {
-    let mut refreshed = None;
-    if let (Some(upgrade), Some(own)) = (&seen.upgrade, own) {
-        let changes = databags::upgrade::unit_changes(own, &upgrade.own.bag);
-        charm.juju.set_unit_bag(&upgrade.id, &changes).await?;
-        refreshed = own.version.as_ref().filter(|_| changes.contains_key("version"));
-        if let Some(version) = refreshed {
-            charm.juju.set_application_version(&version.to_string()).await?;
-        }
+    let Some(upgrade) = &seen.upgrade else { return entry::write_own(charm, seen, entry, None).await };
+    let changes = databags::upgrade::unit_changes(own, stands);
+    let refreshed = own.version.as_ref().filter(|_| changes.contains_key("version"));
+    if let Some(version) = refreshed {
+        charm.juju.set_application_version(&version.to_string()).await?;
     }
-    entry::write_own(charm, seen, entered, refreshed).await
+    entry::write_own(charm, seen, entry, refreshed).await?;
+    charm.juju.set_unit_bag(&upgrade.id, &changes).await?;
+    databags::apply(stands, changes);
+    Ok(())
 }
 
 /// Keeps the snap from refreshing by itself: looked at now and then, and when a change has just ended.
@@ -135,18 +170,23 @@ async fn hold<T>(charm: &Charm<T>, seen: &Observation, own: Option<&UnitBag>) {
     }
 }
 
+/// k8sd may take this long to say that it is ready: an application's bag may have been written before (R5).
+const HEALTH: Duration = Duration::from_secs(3);
+
 /// What isn't well with a node that is in the cluster.
 async fn look_after_health<T: HookTools>(
     charm: &Charm<T>,
     seen: &Observation,
-    entered: &Entered,
+    standing: Standing,
     voices: &mut Voices,
     pace: &mut Pace,
 ) {
-    if entered.standing != Standing::Member || voices.upgrade.is_some() || seen.dying {
+    if standing != Standing::Member || voices.upgrade.is_some() || seen.dying {
         return;
     }
-    if let Readiness::NotReady(why) = charm.k8sd.ready().await {
+    let late = |_| Readiness::NotReady("it doesn't answer".to_owned());
+    let ready = tokio::time::timeout(HEALTH, charm.k8sd.ready()).await;
+    if let Readiness::NotReady(why) = ready.unwrap_or_else(late) {
         pace.at_least(Pace::Seldom);
         voices.health = Some(Message::new(Tone::Waiting, format!("Waiting for k8sd: {why}")));
     }

@@ -300,7 +300,16 @@ impl World {
             bags,
             k8sd: self.units[&number],
         };
-        let action = self.unit_part(number, &read).step;
+        let plan = self.unit_part(number, &read);
+        // What takes time is for a hook that writes nothing as the leader.
+        let leads = number == self.leader && {
+            let mut ahead = self.clone();
+            let mut read = read.clone();
+            read.bags.insert(unit(number), plan.bag);
+            ahead.lead(number, &read);
+            ahead.application != self.application
+        };
+        let action = if leads { Step::Rest } else { plan.step };
         self.hooks.insert(number, Hook { read, action, acted: false });
     }
 
@@ -329,10 +338,11 @@ impl World {
         let begun = match hook.action.clone() {
             Step::Rest | Step::MakeTokens(_) => return,
             Step::Bootstrap => K8sd::Bootstrapping(self.number()),
-            // A secret that was withdrawn can't be read.
-            Step::Join(token) => match self.secrets.get(&token) {
-                Some(secret) => K8sd::Joining(secret.cluster),
-                None => return,
+            // A secret that was withdrawn can't be read, and a token that failed isn't tried again.
+            Step::Join(token) => match (self.secrets.get(&token), &hook.read.bags[&unit(number)].token_failure) {
+                (Some(secret), Some(failure)) if secret.revision == failure.revision => return,
+                (Some(secret), _) => K8sd::Joining(secret.cluster),
+                (None, _) => return,
             },
         };
         // k8sd itself refuses a second bootstrap or join.
@@ -372,7 +382,8 @@ impl World {
         self.secrets.get(token).is_none_or(|secret| secret.revision == failure.revision)
     }
 
-    /// What the unit finds after its action, then the leader's part on a fresh application bag; all is kept at once.
+    /// What the unit finds after its action; or, without one, the leader's part on a fresh application bag. All is kept at
+    /// once.
     fn finish(&mut self, number: u32, whole: bool) {
         let mut hook = self.hooks.remove(&number).unwrap();
         if hook.acted {
@@ -399,7 +410,7 @@ impl World {
             self.secrets.remove(id);
         }
         self.bags.insert(unit(number), bag.clone());
-        if whole && self.leader == number {
+        if whole && self.leader == number && !hook.acted {
             hook.read.bags.insert(unit(number), bag);
             self.lead(number, &hook.read);
         }

@@ -78,7 +78,7 @@ async fn bags_are_read_and_what_cannot_be_read_is_absent() {
     for juju in both() {
         let bag = juju.unit_bag(&db, &UnitName::new("mysql", 0)).await.unwrap().unwrap();
         assert_eq!(bag["host"], "10.9.9.9");
-        let bag = juju.application_bag(&db, "mysql").await.unwrap().unwrap();
+        let bag = juju.application_bag(&db, "mysql").await.unwrap();
         assert_eq!(bag["dbname"], "kine");
     }
 }
@@ -112,7 +112,13 @@ async fn recorded_refusals_are_told_apart() {
     assert!(!leader.is_leader().await.unwrap());
     let changes = [("a".to_owned(), "b".to_owned())].into();
     let refused = Juju::new(Refuses("cannot write relation settings"));
-    assert!(refused.set_application_bag(&relation, &changes).await.unwrap_err().is_not_leader());
+    assert!(refused.set_application_bag(&relation, &changes).await.is_err(), "another unit leads by now");
+    let denied = Juju::new(Refuses("permission denied"));
+    assert_eq!(denied.unit_bag(&relation, &unit(7)).await.unwrap(), None, "a unit that is gone");
+    assert!(denied.own_bag(&relation, &unit(0)).await.is_err(), "what stands in the own bag is not nothing");
+    let fresh =
+        Juju::new(Refuses("cannot read settings for unit \"k8s/0\" in relation \"k8s:cluster\": settings not found"));
+    assert_eq!(fresh.own_bag(&relation, &unit(0)).await.unwrap(), None);
 }
 
 /// Answers anything with the same bytes.

@@ -5,6 +5,7 @@
 mod unix_server;
 
 use std::path::Path;
+use std::time::Duration;
 
 use k8s_charm::k8sd::{Database, K8sd, K8sdError, NodeStanding, Readiness};
 use k8s_charm::names::Timestamp;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use unix_server::UnixServer;
 
 const SOCKET: &str = "/var/snap/k8s/common/var/lib/k8sd/state/control.socket";
+const SOON: Duration = Duration::from_secs(5);
 const VERSIONS: [&str; 3] = ["1.32", "1.35", "1.36"];
 
 const READY: &str = "GET /core/1.0/ready";
@@ -122,7 +124,7 @@ async fn requests_carry_only_what_every_version_knows() {
         let body = json!({"name": "k8s-0", "address": "10.0.0.11:6400", "config": config, "timeout": minutes});
         assert_eq!(server.last().json(), body);
 
-        k8sd.token("k8s-1", false).await.unwrap();
+        k8sd.token("k8s-1", false, SOON).await.unwrap();
         assert_eq!(server.last().json(), json!({"name": "k8s-1", "worker": false}));
         k8sd.remove("nobody", true).await.unwrap();
         assert_eq!(server.last().json(), json!({"name": "nobody", "force": true}));
@@ -141,7 +143,7 @@ async fn requests_carry_only_what_every_version_knows() {
 #[tokio::test]
 async fn secrets_come_as_secrets() {
     let (k8sd, _server) = k8sd("1.35", &[(TOKENS, "token"), (KUBECONFIG, "kubeconfig")]);
-    let token = k8sd.token("k8s-1", false).await.unwrap();
+    let token = k8sd.token("k8s-1", false, SOON).await.unwrap();
     let kubeconfig = k8sd.kubeconfig("").await.unwrap();
     assert!(token.expose().starts_with("eyJ"));
     assert!(kubeconfig.expose().starts_with("apiVersion: v1\n"));
@@ -149,7 +151,7 @@ async fn secrets_come_as_secrets() {
 
     for metadata in [json!({}), json!({"token": ""}), json!({"token": 7}), json!(null)] {
         let (k8sd, _server) = made_up(TOKENS, 200, &json!({"metadata": metadata}));
-        let error = k8sd.token("k8s-1", false).await.unwrap_err();
+        let error = k8sd.token("k8s-1", false, SOON).await.unwrap_err();
         assert!(matches!(error, K8sdError::Answer { .. }) && !error.is_transient(), "{error}");
     }
 }
@@ -172,7 +174,7 @@ async fn a_refusal_says_whether_it_may_pass() {
         let error = match call {
             BOOTSTRAP => k8sd.bootstrap("k8s-0", "10.0.0.11:6400", &json!({})).await.unwrap_err(),
             JOIN => k8sd.join("k8s-0", "a:6400", &SecretText::new("t".to_owned()), "").await.unwrap_err(),
-            TOKENS => k8sd.token("k8s-1", false).await.map(drop).unwrap_err(),
+            TOKENS => k8sd.token("k8s-1", false, SOON).await.map(drop).unwrap_err(),
             _ => k8sd.cluster().await.map(drop).unwrap_err(),
         };
         let text = error.to_string();

@@ -100,7 +100,7 @@ impl Paper {
             UnitAction::GateBefore => {
                 self.refreshes.push(me.clone());
                 self.installed.insert(me.clone(), self.code[me]);
-                plan.bag = unit::begun(&view, plan.bag, Some("7".to_owned()));
+                unit::begun(&view, &mut plan.bag, Some("7".to_owned()));
             }
             UnitAction::GateAfter { since, .. } => {
                 let sick = self.broken.contains(me);

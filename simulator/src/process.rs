@@ -114,6 +114,10 @@ pub fn environment(
             set("JUJU_HOOK_NAME", name);
         }
     }
+    if let Hook::SecretChanged(id) = hook {
+        set("JUJU_SECRET_ID", format!("secret:{id}"));
+        set("JUJU_SECRET_LABEL", String::new());
+    }
     if let Hook::Relation(id, kind, about) = hook
         && let Some(relation) = model.relations.get(id)
     {

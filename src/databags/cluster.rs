@@ -168,8 +168,7 @@ mod tests {
             let raw: Bag = raw.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
             let apply = |changes: Bag| {
                 let mut written = raw.clone();
-                written.extend(changes);
-                written.retain(|_, value| !value.is_empty());
+                super::super::apply(&mut written, changes);
                 written
             };
             let (unit, _) = parse_unit(&raw);

@@ -23,6 +23,15 @@ pub struct Complaint {
     pub why: String,
 }
 
+/// A databag as it stands, and as it reads.
+#[derive(Debug, Clone, Default)]
+pub struct Parsed<B> {
+    /// As it stands.
+    pub bag: Bag,
+    /// As it reads.
+    pub value: B,
+}
+
 /// How much of a bad value a complaint shows, in characters.
 const SHOWN: usize = 60;
 
@@ -45,6 +54,12 @@ fn read<T>(
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// Makes a bag what it is after these changes; "" deletes.
+pub fn apply(bag: &mut Bag, changes: Bag) {
+    bag.extend(changes);
+    bag.retain(|_, value| !value.is_empty());
 }
 
 /// What must be written so that the bag says what `wanted` says: only keys whose value changes; "" deletes.

@@ -74,19 +74,25 @@ impl<T: HookTools> Juju<T> {
         Ok(ids.into_iter().map(RelationId).collect())
     }
 
-    /// A unit's bag: a peer's may be as old as its last `-changed` here. None: there is none to read.
+    /// Another unit's bag: it may be as old as that unit's last `-changed` here. None: there is none to read.
     pub async fn unit_bag(&self, relation: &RelationId, unit: &UnitName) -> Result<Option<Bag>, JujuError> {
-        let unit = unit.to_string();
-        none_if(
-            self.ask("relation-get", &["--format=json", "-r", &relation.0, "-", &unit], "a bag").await,
-            JujuError::is_no_bag,
-        )
+        none_if(self.bag_of_unit(relation, unit).await, JujuError::is_no_bag)
     }
 
-    /// An application's bag: read fresh in each hook. None: there is none to read.
-    pub async fn application_bag(&self, relation: &RelationId, application: &str) -> Result<Option<Bag>, JujuError> {
+    /// This unit's own bag. None: it hasn't entered the relation yet. That it can't be read for another reason says
+    /// nothing of what stands in it.
+    pub async fn own_bag(&self, relation: &RelationId, me: &UnitName) -> Result<Option<Bag>, JujuError> {
+        none_if(self.bag_of_unit(relation, me).await, JujuError::has_not_entered)
+    }
+
+    async fn bag_of_unit(&self, relation: &RelationId, unit: &UnitName) -> Result<Bag, JujuError> {
+        self.ask("relation-get", &["--format=json", "-r", &relation.0, "-", &unit.to_string()], "a bag").await
+    }
+
+    /// This unit's application's bag: read fresh in each hook.
+    pub async fn application_bag(&self, relation: &RelationId, application: &str) -> Result<Bag, JujuError> {
         let arguments = ["--format=json", "-r", &relation.0, "--app", "-", application];
-        none_if(self.ask("relation-get", &arguments, "a bag").await, JujuError::is_no_bag)
+        self.ask("relation-get", &arguments, "a bag").await
     }
 
     /// Writes into this unit's bag; an empty value deletes its key. Kept when the hook ends well.

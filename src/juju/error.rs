@@ -39,21 +39,21 @@ impl JujuError {
         self.says(&["relation not found", "unknown relation"])
     }
 
-    /// The unit or application has no bag that this unit could read: it never entered the relation, or is gone.
+    /// The unit has not entered the relation, or never left anything there.
+    pub fn has_not_entered(&self) -> bool {
+        self.says(&["settings not found", "relation unit not found"])
+    }
+
+    /// The unit has no bag that this unit could read: it never entered the relation, or is gone.
     pub fn is_no_bag(&self) -> bool {
-        let texts =
-            ["settings not found", "relation unit not found", "application not found in relation", "permission denied"];
-        self.says(&texts) || self.is_relation_not_found()
+        self.has_not_entered()
+            || self.is_relation_not_found()
+            || self.says(&["not found in relation", "permission denied"])
     }
 
     /// The secret is gone, or not for this unit.
     pub fn is_no_secret(&self) -> bool {
         self.says(&["not found", "not allowed to read", "permission denied"])
-    }
-
-    /// This unit isn't the leader (any more).
-    pub fn is_not_leader(&self) -> bool {
-        self.says(&["not the leader", "cannot write relation settings", "is not leader of", "lease not held"])
     }
 
     /// Nobody has attached the resource.

@@ -123,11 +123,13 @@ impl K8sd {
         self.call(Method::POST, "/1.0/k8sd/cluster/join", Some(body), ENTRY + GRACE, "joining").await.map(drop)
     }
 
-    /// A token for the node of this name to join with (`POST /1.0/k8sd/cluster/tokens`).
-    pub async fn token(&self, name: &str, worker: bool) -> Result<SecretText, K8sdError> {
+    /// A token for the node of this name to join with (`POST /1.0/k8sd/cluster/tokens`), within `limit` or a minute. Asked
+    /// again, k8sd gives a control plane the same one.
+    pub async fn token(&self, name: &str, worker: bool, limit: Duration) -> Result<SecretText, K8sdError> {
         let doing = "making a join token";
         let body = json!({"name": name, "worker": worker});
-        let metadata = self.call(Method::POST, "/1.0/k8sd/cluster/tokens", Some(body), SLOW, doing).await?;
+        let limit = limit.min(SLOW);
+        let metadata = self.call(Method::POST, "/1.0/k8sd/cluster/tokens", Some(body), limit, doing).await?;
         text(&metadata, "token", doing)
     }
 

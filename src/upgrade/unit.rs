@@ -1,7 +1,7 @@
 //! What one unit does next about its own snap: rules R2, R4, R7, R9, R10 and R13 of the protocol.
 //!
 //! Two steps, because a gate's facts are dear and seldom needed: [`plan`] says what the databags and snapd ask for;
-//! where it asks for a gate, the gate's verdict goes into [`after_gate_before`] or [`after_gate_after`].
+//! where it asks for a gate, the gate's verdict goes into [`gate_before`] or [`after_gate_after`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -502,22 +502,19 @@ pub fn is_way_back(view: &UnitView<'_>) -> bool {
     }
 }
 
-/// The gate before, looked at: begin, or say what stands in the way.
+/// The gate before, looked at: what stands in the way, if anything does.
 ///
 /// `blocking` are the checks that fail and were not forced: id and what was seen.
-pub fn after_gate_before(mut plan: UnitPlan, blocking: Vec<(String, String)>) -> UnitPlan {
-    plan.action = UnitAction::GateBefore;
-    plan.waiting = (!blocking.is_empty()).then_some(WaitingOn::GateBefore { checks: blocking });
-    plan
+pub fn gate_before(blocking: Vec<(String, String)>) -> Option<WaitingOn> {
+    (!blocking.is_empty()).then_some(WaitingOn::GateBefore { checks: blocking })
 }
 
 /// The refresh has begun with this change.
-pub fn begun(view: &UnitView<'_>, mut bag: UnitBag, change: Option<String>) -> UnitBag {
-    enter(&mut bag, UnitState::Upgrading, view.now);
+pub fn begun(view: &UnitView<'_>, bag: &mut UnitBag, change: Option<String>) {
+    enter(bag, UnitState::Upgrading, view.now);
     bag.turn = None;
     bag.go = None;
     bag.change = change;
-    bag
 }
 
 /// The gate after, looked at: completed, still waiting, or failed for having waited too long.

@@ -307,21 +307,8 @@ impl Engine {
     ///
     /// The rehearsal can't go on.
     pub async fn repeat(&mut self, unit: &UnitId, event: &str, times: usize) -> Result<Vec<Ran>, EngineError> {
-        let changed = |name: &str| {
-            let relation = self.model.relations.values().find(|relation| relation.name == name);
-            Hook::Relation(relation.map_or(0, |relation| relation.id), "changed", None)
-        };
-        let hook = match event {
-            "start" => Hook::Start,
-            "leader-elected" => Hook::LeaderElected,
-            "config-changed" => Hook::ConfigChanged,
-            "update-status" => Hook::UpdateStatus,
-            "upgrade-charm" => Hook::UpgradeCharm,
-            "upgrade-relation-changed" => changed("upgrade"),
-            "cluster-relation-changed" => changed("cluster"),
-            "cos-tokens-relation-changed" => changed("cos-tokens"),
-            other => return Err(EngineError::Trouble(format!("{other} can't be repeated"))),
-        };
+        let hook = self.model.hook_named(unit, event);
+        let hook = hook.ok_or_else(|| EngineError::Trouble(format!("{unit} has no {event} now")))?;
         let before = self.ran.len();
         for _ in 0..times {
             self.run(unit, hook.clone()).await?;

@@ -1,5 +1,7 @@
 //! What a unit's agent does next: the order of Juju's resolver (S21, S22), evaluated afresh after every operation.
 
+use rand::seq::{IndexedRandom as _, SliceRandom as _};
+
 use super::{Bag, FailedHook, Hook, LocalRelation, Model, Phase, Unit, UnitId};
 use crate::time::SimTime;
 
@@ -90,12 +92,14 @@ impl Model {
         format!("{generation} {}", serde_json::Value::Object(self.config_of(&id.application)))
     }
 
-    fn uncreated(&self, unit: &Unit) -> Option<u32> {
+    /// A relation that the unit hasn't entered; which of several is the first, nobody knows (S21).
+    fn uncreated(&mut self, unit: &Unit) -> Option<u32> {
         let of_unit = |id: &&u32| {
             let local = unit.relations.get(id);
             self.relations[*id].applications.contains(&unit.id.application) && !local.is_some_and(|local| local.created)
         };
-        self.relations.keys().find(of_unit).copied()
+        let uncreated: Vec<u32> = self.relations.keys().filter(of_unit).copied().collect();
+        uncreated.choose(&mut self.random).copied()
     }
 
     /// A unit enters a relation's scope just before its `-created` (S54).
@@ -113,10 +117,11 @@ impl Model {
     }
 
     /// S22: joined and then changed of the same unit, departed, application's bag, joined, changed.
-    fn relation_hook(&self, unit: &Unit) -> Option<Hook> {
+    fn relation_hook(&mut self, unit: &Unit) -> Option<Hook> {
         let mut ids: Vec<u32> = unit.relations.keys().copied().collect();
-        // Peers come last (3.6).
-        ids.sort_by_key(|id| (self.relations[id].is_peer(), *id));
+        // Which comes first, nobody knows; but peers come last (S21).
+        ids.shuffle(&mut self.random);
+        ids.sort_by_key(|id| self.relations[id].is_peer());
         ids.into_iter().find_map(|id| {
             let relation = &self.relations[&id];
             let local = &unit.relations[&id];
@@ -198,6 +203,7 @@ impl Model {
                 let local = unit.relations.entry(*relation).or_default();
                 commit_relation(local, kind, about.as_ref(), told);
             }
+            Hook::SecretChanged(_) => {}
             Hook::Action(_) => {
                 unit.actions.pop_front();
             }

@@ -138,6 +138,8 @@ pub enum Hook {
     UpgradeCharm,
     LeaderElected,
     UpdateStatus,
+    /// A secret that the unit reads has another revision: its id.
+    SecretChanged(String),
     /// A relation's: its number, `joined`, and the unit that it is about; none for the application's bag.
     Relation(u32, &'static str, Option<UnitId>),
     /// An action by its number.
@@ -373,6 +375,31 @@ impl Model {
         config
     }
 
+    /// The hook of that name on a unit, `cluster-relation-joined`: about another unit, if there is one in that relation.
+    pub fn hook_named(&self, unit: &UnitId, name: &str) -> Option<Hook> {
+        if let Some((endpoint, kind)) = name.split_once("-relation-") {
+            let kind =
+                ["created", "joined", "changed", "departed", "broken"].into_iter().find(|known| *known == kind)?;
+            let relation = self.relations.values().find(|relation| relation.name == endpoint)?;
+            let other = relation.scope.keys().find(|other| *other != unit).cloned();
+            let about = if matches!(kind, "joined" | "departed") { Some(other?) } else { None };
+            return Some(Hook::Relation(relation.id, kind, about));
+        }
+        Some(match name {
+            "install" => Hook::Install,
+            "start" => Hook::Start,
+            "stop" => Hook::Stop,
+            "remove" => Hook::Remove,
+            "leader-elected" => Hook::LeaderElected,
+            "config-changed" => Hook::ConfigChanged,
+            "update-status" => Hook::UpdateStatus,
+            "upgrade-charm" => Hook::UpgradeCharm,
+            // Of one that is gone by now, as a rule.
+            "secret-changed" => Hook::SecretChanged("d2gnsmvfvvhs75tbpfu0".to_owned()),
+            _ => return None,
+        })
+    }
+
     /// A name of an event, as Juju writes it into `JUJU_HOOK_NAME`.
     pub fn hook_name(&self, hook: &Hook) -> String {
         match hook {
@@ -384,6 +411,7 @@ impl Model {
             Hook::UpgradeCharm => "upgrade-charm".to_owned(),
             Hook::LeaderElected => "leader-elected".to_owned(),
             Hook::UpdateStatus => "update-status".to_owned(),
+            Hook::SecretChanged(_) => "secret-changed".to_owned(),
             Hook::Relation(id, kind, _) => {
                 let name = self.relations.get(id).map(|relation| relation.name.as_str()).unwrap_or_default();
                 format!("{name}-relation-{kind}")

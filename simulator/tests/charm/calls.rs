@@ -75,10 +75,15 @@ async fn the_hooks_of_a_units_beginning_and_of_its_end_ask_for_this() {
     // In a hook of a relation its id needs no asking.
     let pass =
         ["is-leader", "config-get", "relation-ids", "relation-get", "relation-get", "relation-get", "goal-state"];
-    // Its own bag of `cluster` too; what it writes there first, and what it shows.
-    let created = calls(&pass, &["relation-get", "relation-set", "status-get", "status-set", "juju-log"]);
-    assert_eq!(of(&stage, 1, "upgrade-relation-created", true), created);
-    assert_eq!(of(&stage, 1, "cluster-relation-joined", false), calls(&pass, &["status-get"]));
+    // Its own bag of `cluster` too; what it writes into both first, and what it shows.
+    let created = ["relation-get", "relation-set", "relation-set", "status-get", "status-set", "juju-log"];
+    let peers = ["cluster-relation-created", "upgrade-relation-created"];
+    let first = stage.rehearsal.engine.ran.iter().find(|ran| ran.unit == unit(1) && peers.contains(&ran.hook.as_str()));
+    assert_eq!(first.unwrap().calls, calls(&pass, &created));
+    for event in [peers[0], peers[1], "cluster-relation-joined", "upgrade-relation-joined"] {
+        assert_eq!(last(&mut stage, 1, event).await.calls, calls(&pass, &["status-get"]), "{event}");
+    }
+    assert_eq!(last(&mut stage, 1, "secret-changed").await.calls, calls(&PASS, &["status-get"]));
     stage.rehearsal.engine.model.remove_unit(&unit(2));
     stage.rehearsal.engine.notice_all();
     stage.until(20, "k8s/2 is gone", |stage| !stage.rehearsal.engine.model.units.contains_key(&unit(2))).await;
@@ -86,6 +91,24 @@ async fn the_hooks_of_a_units_beginning_and_of_its_end_ask_for_this() {
     let says = ["status-get", "status-set", "juju-log"];
     assert_eq!(of(&stage, 2, "stop", false), calls(&PASS, &says));
     assert_eq!(of(&stage, 2, "remove", false), calls(&says, &[]));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn actions_ask_for_this() {
+    let mut stage = Stage::deployed(3).await;
+    let looks = calls(&["action-get"], &PASS);
+    let peers = ["relation-get", "relation-get"];
+    for (number, action, expected) in [
+        (0, "upgrade-status", [looks.clone(), calls(&peers, &["action-set"])].concat()),
+        (1, "upgrade-status", [looks.clone(), calls(&peers, &["action-set"])].concat()),
+        (1, "resume-upgrade", calls(&["action-get"], &[&PASS[..], &["action-fail"]].concat())),
+        (1, "pre-upgrade-check", calls(&["action-get"], &[&PASS[..], &["action-fail"]].concat())),
+        (0, "pre-upgrade-check", [looks, calls(&peers, &["action-set", "relation-set", "juju-log"])].concat()),
+        (1, "get-kubeconfig", calls(&["action-get", "unit-get", "action-set"], &[])),
+    ] {
+        stage.action(number, action, serde_json::json!({})).await;
+        assert_eq!(of(&stage, number, action, false), expected, "{action} on {number}");
+    }
 }
 
 #[tokio::test(flavor = "current_thread")]

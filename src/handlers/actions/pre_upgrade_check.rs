@@ -9,9 +9,10 @@ use crate::collect;
 use crate::databags;
 use crate::juju::{HookTools, JujuError};
 use crate::lead::{leader_bags, not_ready, report};
+use crate::lease::time_left;
 use crate::names::UnitName;
 use crate::observe::{Declared, Nothing, Observation, UpgradePeers, observe};
-use crate::reconcile::{Pace, still_leads, wake};
+use crate::reconcile::{Pace, wake};
 use crate::rfc3339;
 use crate::upgrade::checks::{CheckId, Finding, Verdict, blocking, pre_upgrade};
 use crate::upgrade::leader::{self, Checks, LeaderView, next_turn};
@@ -60,24 +61,26 @@ pub async fn pre_upgrade_check<T: HookTools>(charm: &Charm<T>) -> Result<(), Juj
     }
     let sick = not_ready(&seen, &charm.context.unit, &facts);
     let next = decide(charm, &seen, upgrade, &bags, &checks, &sick, declared);
-    let result = sentence(application, &failed, &upgrade.application.value, &next);
+    let mut result = sentence(application, &failed, &upgrade.application.value, &next);
     let mut results = BTreeMap::from([
-        ("result", result.clone()),
         ("plan", order(&charm.context.unit, &next, &bags, &declared.wanted.target.version.to_string())),
         ("checks", as_yaml(&findings)),
         ("rollback", way_back(application, &charm.context.charm_dir, upgrade.application.value.run.is_some())),
     ]);
     results.retain(|_, text| !text.is_empty());
-    if failed.is_empty() {
-        let changes = databags::upgrade::application_changes(&next, &upgrade.application.bag);
-        if !still_leads(charm, seen.now) {
-            return charm.juju.fail_action("The checks took too long to act on: run them again").await;
-        }
-        charm.juju.set_application_bag(&upgrade.id, &changes).await?;
-        wake(charm, Pace::Soon).await;
+    let late = failed.is_empty() && time_left(charm, seen.now).is_none();
+    if late {
+        "The checks pass, but took so long that another unit may lead by now: run this again".clone_into(&mut result);
     }
+    results.insert("result", result.clone());
     charm.juju.set_action_results(&results).await?;
-    if failed.is_empty() { Ok(()) } else { charm.juju.fail_action(&result).await }
+    if late || !failed.is_empty() {
+        return charm.juju.fail_action(&result).await;
+    }
+    let changes = databags::upgrade::application_changes(&next, &upgrade.application.bag);
+    charm.juju.set_application_bag(&upgrade.id, &changes).await?;
+    wake(charm, Pace::Soon).await;
+    Ok(())
 }
 
 /// Who is at work in a run, or has failed: nothing is begun beside it.

@@ -6,11 +6,13 @@ use super::{Parameters, operation};
 use crate::charm::Charm;
 use crate::collect;
 use crate::databags;
+use crate::entry;
 use crate::juju::{HookTools, JujuError};
 use crate::lead::leader_bags;
+use crate::lease::time_left;
 use crate::names::UnitName;
 use crate::observe::{Nothing, Observation, UpgradePeers, observe};
-use crate::reconcile::{Pace, still_leads, wake};
+use crate::reconcile::{Pace, wake, write_own};
 use crate::upgrade::admin::{Resume, UnitResumed, resume_on_leader, resume_unit, skip_unit};
 use crate::upgrade::checks::{CheckId, blocking, gate_before};
 use crate::upgrade::unit::{self, Standing, UnitAction};
@@ -32,8 +34,8 @@ pub async fn resume_upgrade<T: HookTools>(charm: &Charm<T>) -> Result<(), JujuEr
     }
     match on_this_unit(charm, &seen, upgrade, &nothing, &resume).await? {
         Some((bag, said)) => {
-            let changes = databags::upgrade::unit_changes(&bag, &upgrade.own.bag);
-            charm.juju.set_unit_bag(&upgrade.id, &changes).await?;
+            let mut stands = upgrade.own.bag.clone();
+            write_own(charm, &seen, &bag, &mut stands, &mut entry::Plan::nothing()).await?;
             done(charm, &said).await
         }
         None if seen.leads => on_the_leader(charm, &seen, upgrade, &nothing).await,
@@ -96,7 +98,9 @@ async fn write_as_leader<T: HookTools>(
 ) -> Result<(), JujuError> {
     match answer {
         Err(why) => charm.juju.fail_action(&why).await,
-        Ok(_) if !still_leads(charm, seen.now) => charm.juju.fail_action("This took too long: run it again").await,
+        Ok(_) if time_left(charm, seen.now).is_none() => {
+            charm.juju.fail_action("This took too long: run it again").await
+        }
         Ok((application, said)) => {
             let changes = databags::upgrade::application_changes(&application, &upgrade.application.bag);
             charm.juju.set_application_bag(&upgrade.id, &changes).await?;

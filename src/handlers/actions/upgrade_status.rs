@@ -8,9 +8,10 @@ use serde::Serialize;
 use super::Parameters;
 use crate::charm::Charm;
 use crate::collect;
+use crate::databags;
 use crate::juju::{HookTools, JujuError};
 use crate::names::UnitName;
-use crate::observe::{Nothing, Observation, UpgradePeers, observe};
+use crate::observe::{Nothing, Observation, UpgradePeers, observe, peer_bag};
 use crate::rfc3339;
 use crate::upgrade::facts::Fact;
 use crate::upgrade::messages::{self, Message, Speaker};
@@ -81,9 +82,9 @@ async fn all_bags<T: HookTools>(
     bags.insert(charm.context.unit.clone(), upgrade.own.value.clone());
     for unit in &seen.units {
         if !bags.contains_key(unit)
-            && let Some(bag) = charm.juju.unit_bag(&upgrade.id, unit).await?
+            && let Some(bag) = peer_bag(charm, &upgrade.id, unit, databags::upgrade::parse_unit).await?
         {
-            bags.insert(unit.clone(), crate::databags::upgrade::parse_unit(&bag).0);
+            bags.insert(unit.clone(), bag);
         }
     }
     Ok(bags)
