@@ -2,16 +2,18 @@
 
 use std::process::ExitCode;
 
+use tokio::runtime::Runtime;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::dispatch;
 use crate::error_text::with_causes;
 use crate::juju::log::Lines;
-use crate::juju::{Event, ExecTools, HookTools, Juju, JujuContext};
+use crate::juju::{ContextError, Event, ExecTools, HookTools, Juju, JujuContext};
 use crate::k8sd::K8sd;
 use crate::machine::Clock;
 use crate::machine::timer::WakeUp;
 use crate::snap::{Hashes, Snapd};
+use crate::upgrade::messages::{Message, Tone};
 
 /// Everything that a handler works with.
 #[derive(Debug)]
@@ -56,13 +58,7 @@ pub fn run(context: JujuContext) -> ExitCode {
     end_after_a_panic(must_not_fail);
     let lines = Lines::default();
     let subscriber = tracing_subscriber::registry().with(lines.layer());
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            complain(&format!("cannot start: {error}"));
-            return exit_code(must_not_fail);
-        }
-    };
+    let Some(runtime) = runtime() else { return exit_code(must_not_fail) };
     tracing::subscriber::with_default(subscriber, || {
         runtime.block_on(async {
             let charm = Charm::new(context, ExecTools);
@@ -77,6 +73,32 @@ pub fn run(context: JujuContext) -> ExitCode {
             }
         })
     })
+}
+
+fn runtime() -> Option<Runtime> {
+    match tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build() {
+        Ok(runtime) => Some(runtime),
+        Err(error) => {
+            complain(&format!("cannot start: {error}"));
+            None
+        }
+    }
+}
+
+/// Tells Juju why this run can do nothing: by the unit's status, or as the action's failure. Whether Juju could be told.
+pub fn tell_unusable(error: &ContextError, is_action: bool) -> bool {
+    let remedy = "Restart the agent: systemctl restart jujud-machine-*";
+    let message = Message::with_remedy(Tone::Blocked, &error.to_string(), remedy);
+    let Some(runtime) = runtime() else { return false };
+    let juju = Juju::new(ExecTools);
+    let told = runtime.block_on(async {
+        if is_action {
+            juju.fail_action(&message.text).await
+        } else {
+            juju.set_status(message.tone.word(), &message.text).await
+        }
+    });
+    told.is_ok()
 }
 
 fn exit_code(must_not_fail: bool) -> ExitCode {

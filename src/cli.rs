@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::charm;
-use crate::juju::{ContextError, JujuContext};
+use crate::juju::{ContextError, Event, JujuContext};
 
 /// What a wrong use ends with (`EX_USAGE` of `sysexits.h`).
 const USAGE: u8 = 64;
@@ -49,12 +49,18 @@ where
             }
         }
     }
+    let environment: Vec<(OsString, OsString)> = environment.into_iter().collect();
+    let says = |name: &str| environment.iter().find(|(variable, _)| variable == name).map(|(_, value)| value.clone());
+    let (path, is_action) =
+        (says("JUJU_DISPATCH_PATH").unwrap_or_default(), says("JUJU_ACTION_NAME").is_some_and(|name| !name.is_empty()));
     match JujuContext::parse(environment, Path::new(&name)) {
         Ok(context) => charm::run(context),
         Err(ContextError::NotJuju) => usage("this isn't an environment of Juju's: JUJU_UNIT_NAME is not set"),
         Err(error) => {
             complain(&format!("Juju's environment can't be used: {error}"));
-            ExitCode::from(USAGE)
+            let must_not_fail = Event::parse(&path.to_string_lossy()) == Event::UpgradeCharm;
+            let is_told = charm::tell_unusable(&error, is_action);
+            if is_told || must_not_fail { ExitCode::SUCCESS } else { ExitCode::from(USAGE) }
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::kube::{self, Kube, KubeError};
 use crate::machine::host;
 use crate::names::{KubernetesVersion, Timestamp, UnitName};
 use crate::observe::{Declared, Observation};
+use crate::snap::refresh;
 use crate::snap::{SNAP, SnapdError};
 use crate::upgrade::facts::{
     CheckFacts, Datastore, Fact, GateFacts, HealthFacts, Hold, Node, SnapdFacts, VersionFacts,
@@ -150,6 +151,7 @@ pub async fn workers<T: HookTools>(
     Ok(workers)
 }
 
+/// All but what the pin brings.
 async fn versions<T: HookTools>(
     charm: &Charm<T>,
     seen: &Observation,
@@ -159,12 +161,23 @@ async fn versions<T: HookTools>(
     let service = &declared.dependencies.k8s_service;
     Ok(VersionFacts {
         from: seen.installed().cloned(),
-        to: declared.wanted.target.version.clone(),
+        to: None,
         way: if is_way_back(view) { Way::Back } else { Way::Forward },
         supported: service.upgrade_supported.parse().ok(),
         workers: workers(charm, seen).await?,
         worker_constraint: service.dependencies.get("k8s-worker").and_then(|text| text.parse().ok()),
     })
+}
+
+/// The version that the pin brings, if it is known by then.
+async fn brings<T>(charm: &Charm<T>, declared: &Declared, deadline: Deadline) -> Option<KubernetesVersion> {
+    match deadline.wait(async { refresh::brings(&charm.snapd, &declared.wanted).await.into() }).await {
+        Fact::Known(version) => version,
+        Fact::Unknown(why) => {
+            tracing::debug!("What the channel holds is not known: {why}");
+            None
+        }
+    }
 }
 
 /// The nodes of the other members, by unit.
@@ -192,11 +205,13 @@ pub async fn gate<T: HookTools>(
     view: &UnitView<'_>,
     declared: &Declared,
 ) -> Result<GateFacts, JujuError> {
-    let versions = versions(charm, seen, view, declared).await?;
+    let mut versions = versions(charm, seen, view, declared).await?;
     let api = Api::open(charm);
     let deadline = Deadline::begins();
     let of_api = async { (deadline.wait(api.ready()).await, deadline.wait(api.nodes()).await) };
-    let (of_api, status) = tokio::join!(of_api, deadline.wait(cluster_status(charm)));
+    let (of_api, status, to) =
+        tokio::join!(of_api, deadline.wait(cluster_status(charm)), brings(charm, declared, deadline));
+    versions.to = to;
     Ok(gate_facts(seen, view, versions, of_api, status))
 }
 
@@ -208,6 +223,7 @@ fn gate_facts(
     status: Fact<ClusterStatus>,
 ) -> GateFacts {
     GateFacts {
+        me: view.me.clone(),
         own_node: seen.node.clone(),
         going_back: is_going_back(view),
         other_nodes: other_nodes(seen, view.me),
@@ -226,7 +242,7 @@ pub async fn checks<T: HookTools>(
     declared: &Declared,
     at_work: Option<String>,
 ) -> Result<CheckFacts, JujuError> {
-    let versions = versions(charm, seen, view, declared).await?;
+    let mut versions = versions(charm, seen, view, declared).await?;
     let api = Api::open(charm);
     let deadline = Deadline::begins();
     let of_api = async {
@@ -240,8 +256,10 @@ pub async fn checks<T: HookTools>(
         let certificates = deadline.wait(async { charm.k8sd.certificates().await.into() }).await;
         (ready, status, certificates)
     };
-    let ((ready, nodes, pods), (k8sd, status, certificates), snapd) =
-        tokio::join!(of_api, of_k8sd, deadline.wait(snapd(charm, seen)));
+    // One call to snapd after another.
+    let of_snapd = async { (deadline.wait(snapd(charm, seen)).await, brings(charm, declared, deadline).await) };
+    let ((ready, nodes, pods), (k8sd, status, certificates), (snapd, to)) = tokio::join!(of_api, of_k8sd, of_snapd);
+    versions.to = to;
     let features = map(status.clone(), |status| status.failed_features());
     Ok(CheckFacts {
         gate: gate_facts(seen, view, versions, (ready, nodes), status),

@@ -26,7 +26,11 @@ pub async fn dispatch<T: HookTools>(charm: &Charm<T>) -> Result<(), JujuError> {
             "resume-upgrade" => actions::resume_upgrade(charm).await,
             "upgrade-status" => actions::upgrade_status(charm).await,
             "get-kubeconfig" => actions::get_kubeconfig(charm).await,
-            name => charm.juju.fail_action(&format!("This charm has no action {name}: see `juju actions k8s`")).await,
+            name => {
+                let application = charm.context.unit.application();
+                let why = format!("This charm has no action {name}: see `juju actions {application}`");
+                charm.juju.fail_action(&why).await
+            }
         },
         event @ (Event::Relation { .. } | Event::Other(_)) => {
             tracing::debug!("Nothing to do for {event}");

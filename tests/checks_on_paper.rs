@@ -27,6 +27,7 @@ fn gate() -> GateFacts {
     let mut nodes: BTreeMap<String, Node> = (0..3).map(|number| (name(number), node(true, true))).collect();
     nodes.insert("w0".to_owned(), node(true, false));
     GateFacts {
+        me: UnitName::new("k8s", 0),
         own_node: name(0),
         going_back: false,
         other_nodes: (1..3).map(|number| (UnitName::new("k8s", number), name(number))).collect(),
@@ -35,7 +36,7 @@ fn gate() -> GateFacts {
         datastore: Fact::Known(Datastore::Own((0..3).map(name).collect())),
         versions: VersionFacts {
             from: Some("1.31.3".parse().unwrap()),
-            to: "1.32.1".parse().unwrap(),
+            to: Some("1.32.1".parse().unwrap()),
             way: Way::Forward,
             supported: None,
             workers: Vec::new(),
@@ -200,18 +201,36 @@ fn the_gate_before_looks_at_the_others() {
 }
 
 #[test]
+fn remedies_name_this_unit_and_what_is_not_known_of_the_target_is_said() {
+    let mut checks = facts();
+    checks.gate.me = UnitName::new("control-plane", 3);
+    checks.gate.versions.to = None;
+    (checks.k8sd, checks.space) = (unknown(), unknown());
+    let findings = pre_upgrade(&checks);
+    assert_eq!(found(&findings, CheckId::Versions).0, Verdict::Warn);
+    for finding in findings.iter().filter(|finding| finding.verdict != Verdict::Pass) {
+        assert!(finding.remedy.contains("juju exec --unit control-plane/3 -- "), "{finding:?}");
+    }
+}
+
+#[test]
 fn going_back_a_node_that_is_itself_down_may_leave() {
     let mut back = gate();
     back.going_back = true;
     back.versions.way = Way::Back;
-    (back.versions.from, back.versions.to) = (Some("1.32.1".parse().unwrap()), "1.31.3".parse().unwrap());
+    (back.versions.from, back.versions.to) = (Some("1.32.1".parse().unwrap()), Some("1.31.3".parse().unwrap()));
     back.api = unknown();
     sicken(&mut back, "n0");
     assert!(blocking(&gate_before(&back), &[]).is_empty(), "{:?}", gate_before(&back));
+    // Its own API server tells of the others too.
     back.nodes = unknown();
+    let blind = gate_before(&back);
+    assert!(blocking(&blind, &[]).is_empty(), "{blind:?}");
+    assert_eq!(found(&blind, CheckId::Nodes).1, "the other nodes can't be seen from here: no answer");
     back.datastore = unknown();
-    back.other_nodes.clear();
     assert!(blocking(&gate_before(&back), &[]).is_empty(), "{:?}", gate_before(&back));
+    back.other_nodes.clear();
+    assert_eq!(found(&gate_before(&back), CheckId::Nodes).1, "this is the only control-plane node");
     let mut second = gate();
     second.going_back = true;
     sicken(&mut second, "n2");

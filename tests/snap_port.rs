@@ -193,6 +193,25 @@ async fn a_snapd_that_is_away_is_waited_for() {
 }
 
 #[tokio::test]
+async fn what_a_pin_brings_is_asked_of_the_store_only_for_a_channel() {
+    const FIND: &str = "GET /v2/find?name=k8s";
+    for version in VERSIONS {
+        let store = format!("{version}-store");
+        let machine = StandIn::new(&store, &[(FIND, "find")]);
+        let brings = async |wanted: Wanted| refresh::brings(&machine.snapd(), &wanted).await.unwrap();
+        assert_eq!(brings(channel_pin("1.31-classic")).await.unwrap().to_string(), "1.31.3");
+        assert_eq!(brings(channel_pin("1.32-classic/stable")).await.unwrap().to_string(), "1.32.1");
+        assert_eq!(brings(channel_pin("1.32-classic/edge")).await, None, "a closed channel");
+        assert_eq!(machine.asked(), [FIND; 3]);
+        assert_eq!(brings(revision_pin(2001)).await.unwrap().to_string(), "1.32.1", "the charm's code declares it");
+        assert_eq!(machine.asked().len(), 3);
+        let machine = StandIn::new(&store, &[(FIND, "find.store-503")]);
+        let error = refresh::brings(&machine.snapd(), &channel_pin("1.32-classic/stable")).await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_refresh_from_begin_to_end() {
     for version in VERSIONS {
         let store = format!("{version}-store");

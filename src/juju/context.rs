@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use super::event::Event;
 use crate::machine::Root;
@@ -135,7 +136,7 @@ pub enum ContextError {
     #[error("{0} is not set: this needs Juju 3.3 or later")]
     Missing(&'static str),
     /// A variable says what can't be.
-    #[error("{variable} is `{value}`, which is not {expected}")]
+    #[error("{variable} is `{value}`, not {expected}")]
     Bad {
         /// Its name.
         variable: &'static str,
@@ -163,8 +164,10 @@ impl JujuContext {
                 .filter(|(name, _)| name.starts_with("JUJU_"))
                 .collect(),
         );
-        let unit = variables.text("JUJU_UNIT_NAME").ok_or(ContextError::NotJuju)?;
-        let unit = unit_name("JUJU_UNIT_NAME", &unit)?;
+        let variable = "JUJU_UNIT_NAME";
+        let value = variables.text(variable).ok_or(ContextError::NotJuju)?;
+        let bad = |_| ContextError::Bad { variable, value: value.clone(), expected: "a unit's name such as `k8s/0`" };
+        let unit: UnitName = value.parse().map_err(bad)?;
         let charm_dir = variables.0.get("JUJU_CHARM_DIR").filter(|value| !value.is_empty());
         let charm_dir = PathBuf::from(charm_dir.ok_or(ContextError::Missing("JUJU_CHARM_DIR"))?);
         let path = variables.text("JUJU_DISPATCH_PATH");
@@ -176,14 +179,14 @@ impl JujuContext {
             context_id: text("JUJU_CONTEXT_ID"),
             agent_socket: socket,
             api_addresses: variables.words("JUJU_API_ADDRESSES"),
-            principal: variables.unit("JUJU_PRINCIPAL_UNIT")?,
+            principal: variables.parsed("JUJU_PRINCIPAL_UNIT"),
             proxies: Proxies {
                 http: text("JUJU_CHARM_HTTP_PROXY"),
                 https: text("JUJU_CHARM_HTTPS_PROXY"),
                 ftp: text("JUJU_CHARM_FTP_PROXY"),
                 none: text("JUJU_CHARM_NO_PROXY"),
             },
-            secret: variables.secret()?,
+            secret: variables.secret(),
             storage: text("JUJU_STORAGE_ID").map(|id| StorageContext {
                 id,
                 kind: text("JUJU_STORAGE_KIND"),
@@ -198,11 +201,11 @@ impl JujuContext {
                 name: text("JUJU_MODEL_NAME").unwrap_or_default(),
                 uuid: text("JUJU_MODEL_UUID").unwrap_or_default(),
             },
-            relation: variables.relation()?,
+            relation: variables.relation(),
             action: text("JUJU_ACTION_NAME")
                 .map(|name| ActionContext { name, operation: text("JUJU_ACTION_UUID").unwrap_or_default() }),
             machine_id: text("JUJU_MACHINE_ID").unwrap_or_default(),
-            juju_version: text("JUJU_VERSION").and_then(|version| semver::Version::parse(&version).ok()),
+            juju_version: variables.parsed("JUJU_VERSION"),
             availability_zone: text("JUJU_AVAILABILITY_ZONE"),
         })
     }
@@ -251,21 +254,18 @@ impl Variables {
         self.0.get(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
     }
 
-    fn unit(&self, name: &'static str) -> Result<Option<UnitName>, ContextError> {
-        self.text(name).map(|value| unit_name(name, &value)).transpose()
+    /// What no hook depends on says nothing where it says what can't be.
+    fn parsed<V: FromStr>(&self, name: &str) -> Option<V> {
+        self.text(name)?.parse().ok()
     }
 
     fn words(&self, name: &str) -> Vec<String> {
         self.text(name).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     }
 
-    fn secret(&self) -> Result<Option<SecretContext>, ContextError> {
-        let Some(id) = self.text("JUJU_SECRET_ID") else { return Ok(None) };
-        let variable = "JUJU_SECRET_REVISION";
-        let number =
-            |value: String| value.parse().map_err(|_| ContextError::Bad { variable, value, expected: "a number" });
-        let revision = self.text(variable).map(number).transpose()?;
-        Ok(Some(SecretContext { id, label: self.text("JUJU_SECRET_LABEL"), revision }))
+    fn secret(&self) -> Option<SecretContext> {
+        let (label, revision) = (self.text("JUJU_SECRET_LABEL"), self.parsed("JUJU_SECRET_REVISION"));
+        Some(SecretContext { id: self.text("JUJU_SECRET_ID")?, label, revision })
     }
 
     /// What has no field of its own.
@@ -274,23 +274,15 @@ impl Variables {
         others.filter_map(|name| Some((name.clone(), self.text(name)?))).collect()
     }
 
-    fn relation(&self) -> Result<Option<RelationContext>, ContextError> {
-        let (Some(endpoint), Some(id)) = (self.text("JUJU_RELATION"), self.text("JUJU_RELATION_ID")) else {
-            return Ok(None);
-        };
-        Ok(Some(RelationContext {
-            id: RelationId(id),
-            endpoint,
-            remote_unit: self.unit("JUJU_REMOTE_UNIT")?,
+    fn relation(&self) -> Option<RelationContext> {
+        Some(RelationContext {
+            id: RelationId(self.text("JUJU_RELATION_ID")?),
+            endpoint: self.text("JUJU_RELATION")?,
+            remote_unit: self.parsed("JUJU_REMOTE_UNIT"),
             remote_application: self.text("JUJU_REMOTE_APP"),
-            departing_unit: self.unit("JUJU_DEPARTING_UNIT")?,
-        }))
+            departing_unit: self.parsed("JUJU_DEPARTING_UNIT"),
+        })
     }
-}
-
-fn unit_name(variable: &'static str, value: &str) -> Result<UnitName, ContextError> {
-    let bad = |_| ContextError::Bad { variable, value: value.to_owned(), expected: "a unit's name such as `k8s/0`" };
-    value.parse().map_err(bad)
 }
 
 #[cfg(test)]
@@ -361,7 +353,20 @@ mod tests {
         assert_eq!(parse(&[("HOME", "/root")]), Err(ContextError::NotJuju));
         assert_eq!(parse(&[("JUJU_UNIT_NAME", "k8s/0")]), Err(ContextError::Missing("JUJU_CHARM_DIR")));
         let bad = parse(&[("JUJU_UNIT_NAME", "k8s-0"), ("JUJU_CHARM_DIR", "/c")]).unwrap_err();
-        assert_eq!(bad.to_string(), "JUJU_UNIT_NAME is `k8s-0`, which is not a unit's name such as `k8s/0`");
+        assert_eq!(bad.to_string(), "JUJU_UNIT_NAME is `k8s-0`, not a unit's name such as `k8s/0`");
+    }
+
+    #[test]
+    fn what_no_hook_depends_on_may_be_garbage() {
+        let hard = [("JUJU_UNIT_NAME", "k8s/0"), ("JUJU_CHARM_DIR", "/c"), ("JUJU_DISPATCH_PATH", "hooks/start")];
+        let garbage = ["JUJU_PRINCIPAL_UNIT", "JUJU_REMOTE_UNIT", "JUJU_DEPARTING_UNIT", "JUJU_SECRET_REVISION"];
+        let garbage = garbage.into_iter().chain(["JUJU_VERSION"]).map(|name| (name, "?"));
+        let named = [("JUJU_RELATION", "cluster"), ("JUJU_RELATION_ID", "cluster:0"), ("JUJU_SECRET_ID", "secret:a")];
+        let all: Vec<_> = hard.into_iter().chain(garbage).chain(named).collect();
+        let context = parse(&all).unwrap();
+        assert_eq!((context.event, context.juju_version, context.principal), (Event::Start, None, None));
+        assert_eq!(context.relation.unwrap().remote_unit, None);
+        assert_eq!(context.secret.unwrap().revision, None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::error::{SnapdError, one_line};
 use super::upload;
-use super::wire::{AnswerKind, Change, ChangeId, Envelope, Refusal, ResultOf, Service, Snap, SystemInfo};
+use super::wire::{AnswerKind, Change, ChangeId, Envelope, Found, Refusal, ResultOf, Service, Snap, SystemInfo};
 use crate::machine::root::Root;
 use crate::names::{Channel, Revision};
 use crate::unix_http::{Answer, Body, UnixHttp, full};
@@ -112,6 +112,16 @@ impl Snapd {
         }
     }
 
+    /// The version that a channel of the store holds, as its snap writes it; `None`: the channel is closed. snapd asks
+    /// the store for it.
+    pub async fn available(&self, name: &str, channel: &Channel) -> Result<Option<String>, SnapdError> {
+        let doing = format!("look up {channel} of snap {name} in the store");
+        let found: Vec<Found> = self.get_within(&doing, &format!("/v2/find?name={name}"), STORE).await?;
+        let channels = found.into_iter().filter(|found| found.name == name).flat_map(|found| found.channels);
+        let mut released = channels.filter(|(open, _)| open.parse::<Channel>().is_ok_and(|open| open == *channel));
+        Ok(released.next().map(|(_, released)| released.version))
+    }
+
     /// Begins to install a snap from the store.
     pub async fn install(&self, name: &str, ask: &Ask) -> Result<ChangeId, SnapdError> {
         let instruction = Instruction { action: "install", ask };
@@ -190,7 +200,11 @@ impl Snapd {
     }
 
     async fn get<T: DeserializeOwned>(&self, doing: &str, path: &str) -> Result<T, SnapdError> {
-        let answer = self.send(doing, Method::GET, path, "application/json", full(""), READ).await?;
+        self.get_within(doing, path, READ).await
+    }
+
+    async fn get_within<T: DeserializeOwned>(&self, doing: &str, path: &str, limit: Duration) -> Result<T, SnapdError> {
+        let answer = self.send(doing, Method::GET, path, "application/json", full(""), limit).await?;
         Ok(read::<ResultOf<T>>(doing, &answer)?.result)
     }
 

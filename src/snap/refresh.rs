@@ -110,6 +110,12 @@ fn kubernetes_version(text: &str) -> Option<KubernetesVersion> {
     bare.get(..end)?.parse().ok()
 }
 
+/// The Kubernetes version that the pin brings: of a channel, the store knows it; otherwise the charm's code declares it.
+pub async fn brings(snapd: &Snapd, wanted: &Wanted) -> Result<Option<KubernetesVersion>, SnapdError> {
+    let Pin::Channel { channel, .. } = &wanted.pin else { return Ok(Some(wanted.target.version.clone())) };
+    Ok(snapd.available(SNAP, channel).await?.and_then(|version| kubernetes_version(&version)))
+}
+
 /// Begins to bring the snap to its pin.
 pub async fn begin(snapd: &Snapd, wanted: &Wanted, installed: Option<&Snap>) -> Result<ChangeId, SnapdError> {
     // An installed snap that runs unconfined goes on so, whatever the manifest says.

@@ -1,6 +1,7 @@
 //! snapd's JSON, as far as the charm reads it: unknown fields are ignored, and every fact is from recordings
 //! (`tests/recorded/snapd/`).
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -53,6 +54,21 @@ pub(super) struct Refusal {
     pub(super) kind: Option<String>,
     #[serde(default)]
     pub(super) value: serde_json::Value,
+}
+
+/// A snap of the store: one of `GET /v2/find?name=NAME`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Found {
+    pub(super) name: String,
+    /// What is in which channel; closed ones aren't listed.
+    #[serde(default)]
+    pub(super) channels: BTreeMap<String, Released>,
+}
+
+/// What a channel holds.
+#[derive(Debug, Deserialize)]
+pub(super) struct Released {
+    pub(super) version: String,
 }
 
 /// The result of `GET /v2/system-info`.

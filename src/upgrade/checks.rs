@@ -127,6 +127,11 @@ fn unknown(id: CheckId, why: &str, remedy: &str) -> Finding {
     finding(id, Verdict::Fail, why, remedy)
 }
 
+/// A command on this unit's machine.
+fn on_unit(facts: &GateFacts, command: &str) -> String {
+    format!("juju exec --unit {} -- {command}", facts.me)
+}
+
 const GIB: u64 = 1 << 30;
 const DAY: i64 = 24 * 3600;
 
@@ -146,7 +151,10 @@ pub fn pre_upgrade(facts: &CheckFacts) -> Vec<Finding> {
         features(facts),
         match &facts.k8sd {
             Fact::Known(()) => finding(CheckId::K8sd, Verdict::Pass, "k8sd is ready", ""),
-            Fact::Unknown(why) => unknown(CheckId::K8sd, why, "look at it: journalctl -u snap.k8s.k8sd"),
+            Fact::Unknown(why) => {
+                let command = on_unit(&facts.gate, "journalctl -n 50 -u snap.k8s.k8sd");
+                unknown(CheckId::K8sd, why, &format!("look at it: {command}"))
+            }
         },
         versions(&facts.gate),
         snapd(facts),
@@ -183,7 +191,10 @@ fn api(facts: &GateFacts) -> Finding {
     match &facts.api {
         Fact::Known(()) => finding(id, Verdict::Pass, "the API server answers", ""),
         Fact::Unknown(why) if facts.going_back => finding(id, Verdict::Warn, why, ""),
-        Fact::Unknown(why) => unknown(id, why, "look at it: journalctl -u snap.k8s.kube-apiserver"),
+        Fact::Unknown(why) => {
+            let command = on_unit(facts, "journalctl -n 50 -u snap.k8s.kube-apiserver");
+            unknown(id, why, &format!("look at it: {command}"))
+        }
     }
 }
 
@@ -191,12 +202,17 @@ fn nodes(facts: &GateFacts, own_too: bool) -> Finding {
     let id = CheckId::Nodes;
     let nodes = match &facts.nodes {
         Fact::Known(nodes) => nodes,
-        // Nobody can say how the others are; with nobody else there is nothing to say.
-        Fact::Unknown(_) if facts.other_nodes.is_empty() && facts.going_back => {
-            return finding(id, Verdict::Warn, "this is the only control-plane node", "");
+        // A broken snap must be able to leave.
+        Fact::Unknown(why) if facts.going_back => {
+            let seen = if facts.other_nodes.is_empty() {
+                "this is the only control-plane node".to_owned()
+            } else {
+                format!("the other nodes can't be seen from here: {why}")
+            };
+            return finding(id, Verdict::Warn, seen, "");
         }
         Fact::Unknown(why) => {
-            return unknown(id, why, "see them: juju exec --unit k8s/leader -- k8s kubectl get nodes");
+            return unknown(id, why, &format!("see them: {}", on_unit(facts, "k8s kubectl get nodes")));
         }
     };
     let own = own_too.then_some(&facts.own_node);
@@ -238,8 +254,11 @@ fn quorum(facts: &GateFacts) -> Finding {
         Fact::Known(Datastore::Own(members)) => members,
         // It takes nothing from the quorum, or a broken snap could never leave.
         Fact::Unknown(why) if facts.going_back => return finding(id, Verdict::Warn, why, ""),
-        Fact::Unknown(why) => return unknown(id, why, "see them: juju exec --unit k8s/leader -- k8s status"),
+        Fact::Unknown(why) => return unknown(id, why, &format!("see them: {}", on_unit(facts, "k8s status"))),
     };
+    if let (Fact::Unknown(why), true) = (&facts.nodes, facts.going_back) {
+        return finding(id, Verdict::Warn, format!("which members are up can't be seen from here: {why}"), "");
+    }
     let up = |name: &String| match &facts.nodes {
         Fact::Known(nodes) => nodes.get(name).is_some_and(|node| node.ready),
         Fact::Unknown(_) => false,
@@ -266,22 +285,30 @@ fn quorum(facts: &GateFacts) -> Finding {
 fn versions(facts: &GateFacts) -> Finding {
     let versions = &facts.versions;
     let Some(from) = &versions.from else {
-        let remedy = "look at snapd: systemctl status snapd";
+        let remedy = format!("look at snapd: {}", on_unit(facts, "systemctl status snapd"));
         return finding(CheckId::Versions, Verdict::Warn, "the installed version is not known", remedy);
     };
-    let step = Step { from, to: Some(&versions.to), way: versions.way, supported: versions.supported.as_ref() };
+    let step = Step {
+        me: &facts.me,
+        from,
+        to: versions.to.as_ref(),
+        way: versions.way,
+        supported: versions.supported.as_ref(),
+    };
     judge(&step, &versions.workers, versions.worker_constraint.as_ref())
 }
 
 fn pods(facts: &CheckFacts) -> Finding {
     let id = CheckId::Pods;
     match &facts.pods {
-        Fact::Unknown(why) => unknown(id, why, "see them: juju exec --unit k8s/leader -- k8s kubectl get pods -A"),
+        Fact::Unknown(why) => {
+            unknown(id, why, &format!("see them: {}", on_unit(&facts.gate, "k8s kubectl get pods -A")))
+        }
         Fact::Known(pods) if pods.is_empty() => finding(id, Verdict::Pass, "all pods run", ""),
         Fact::Known(pods) => {
             let shown = pods.iter().take(5).cloned().collect::<Vec<_>>().join("; ");
             let more = if pods.len() > 5 { format!("; and {} more", pods.len() - 5) } else { String::new() };
-            let remedy = "look at them: juju exec --unit k8s/leader -- k8s kubectl describe pod";
+            let remedy = format!("look at them: {}", on_unit(&facts.gate, "k8s kubectl describe pod"));
             finding(id, Verdict::Fail, format!("{shown}{more}"), remedy)
         }
     }
@@ -290,7 +317,7 @@ fn pods(facts: &CheckFacts) -> Finding {
 fn features(facts: &CheckFacts) -> Finding {
     let id = CheckId::Features;
     match &facts.features {
-        Fact::Unknown(why) => unknown(id, why, "see them: juju exec --unit k8s/leader -- k8s status"),
+        Fact::Unknown(why) => unknown(id, why, &format!("see them: {}", on_unit(&facts.gate, "k8s status"))),
         Fact::Known(failed) if failed.is_empty() => finding(id, Verdict::Pass, "all features are healthy", ""),
         Fact::Known(failed) => {
             let seen = failed.iter().map(|(name, message)| format!("{name}: {message}")).collect::<Vec<_>>().join("; ");
@@ -302,18 +329,22 @@ fn features(facts: &CheckFacts) -> Finding {
 fn snapd(facts: &CheckFacts) -> Finding {
     let id = CheckId::Snapd;
     let snapd = match &facts.snapd {
-        Fact::Unknown(why) => return unknown(id, why, "look at it: systemctl status snapd"),
+        Fact::Unknown(why) => {
+            return unknown(id, why, &format!("look at it: {}", on_unit(&facts.gate, "systemctl status snapd")));
+        }
         Fact::Known(snapd) => snapd,
     };
     if let Some(change) = &snapd.change {
         let seen = format!("change {change} of the snap is in progress");
-        return finding(id, Verdict::Fail, seen, format!("wait for it: snap watch {change}"));
+        let remedy = format!("wait for it: {}", on_unit(&facts.gate, &format!("snap watch {change}")));
+        return finding(id, Verdict::Fail, seen, remedy);
     }
     match snapd.hold {
         Hold::Held => finding(id, Verdict::Pass, "snapd answers, and the snap is held", ""),
         Hold::NotHeld => {
             let seen = "the snap may refresh by itself";
-            finding(id, Verdict::Warn, seen, "hold it: snap refresh --hold=forever k8s")
+            let command = on_unit(&facts.gate, "snap refresh --hold=forever k8s");
+            finding(id, Verdict::Warn, seen, format!("hold it: {command}"))
         }
         Hold::CannotHold => {
             let seen = "this snapd can't hold one snap: it may refresh by itself";
@@ -325,7 +356,9 @@ fn snapd(facts: &CheckFacts) -> Finding {
 fn space(facts: &CheckFacts) -> Finding {
     let id = CheckId::Space;
     let free = match &facts.space {
-        Fact::Unknown(why) => return unknown(id, why, "look: df -h /var/lib/snapd"),
+        Fact::Unknown(why) => {
+            return unknown(id, why, &format!("look: {}", on_unit(&facts.gate, "df -h /var/lib/snapd")));
+        }
         Fact::Known(free) => *free,
     };
     let tenths = u128::from(free) * 10 / u128::from(GIB);
@@ -335,21 +368,26 @@ fn space(facts: &CheckFacts) -> Finding {
         _ if free < 4 * GIB => Verdict::Warn,
         _ => Verdict::Pass,
     };
-    let remedy = if verdict == Verdict::Pass { "" } else { "make room: snap set system refresh.retain=2" };
+    let remedy = match verdict {
+        Verdict::Pass => String::new(),
+        _ => format!("make room: {}", on_unit(&facts.gate, "snap set system refresh.retain=2")),
+    };
     finding(id, verdict, seen, remedy)
 }
 
 fn certificates(facts: &CheckFacts) -> Finding {
     let id = CheckId::Certificates;
     let certificates = match &facts.certificates {
-        Fact::Unknown(why) => return unknown(id, why, "look: k8s certs-status"),
+        Fact::Unknown(why) => {
+            return unknown(id, why, &format!("look: {}", on_unit(&facts.gate, "k8s certs-status")));
+        }
         Fact::Known(certificates) => certificates,
     };
     let ending = |within: i64| -> Vec<String> {
         let limit = Timestamp(facts.now.0.saturating_add(within));
         certificates.iter().filter(|(_, end)| *end <= limit).map(|(name, _)| name.clone()).collect()
     };
-    let remedy = "renew them: juju exec --unit k8s/leader -- k8s refresh-certs --expires-in 20y";
+    let remedy = format!("renew them: {}", on_unit(&facts.gate, "k8s refresh-certs --expires-in 20y"));
     let expired = ending(0);
     if !expired.is_empty() {
         return finding(id, Verdict::Fail, format!("expired: {}", expired.join(", ")), remedy);
@@ -365,7 +403,8 @@ fn run(facts: &CheckFacts) -> Finding {
     match &facts.at_work {
         None => finding(CheckId::Run, Verdict::Pass, "no upgrade is in progress", ""),
         Some(who) => {
-            let remedy = "see where it stands: juju run k8s/leader upgrade-status";
+            let application = facts.gate.me.application();
+            let remedy = format!("see where it stands: juju run {application}/leader upgrade-status");
             finding(CheckId::Run, Verdict::Fail, who.clone(), remedy)
         }
     }

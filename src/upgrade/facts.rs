@@ -58,6 +58,8 @@ pub struct SnapdFacts {
 /// What the gate before a refresh looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateFacts {
+    /// This unit.
+    pub me: UnitName,
     /// This unit's node.
     pub own_node: String,
     /// Whether the snap goes back to what is older: what is sick is then what is left behind.
@@ -79,8 +81,8 @@ pub struct GateFacts {
 pub struct VersionFacts {
     /// What is installed.
     pub from: Option<KubernetesVersion>,
-    /// What the charm's code declares.
-    pub to: KubernetesVersion,
+    /// What the pin brings. `None`: a channel's pin, and the store doesn't say what it holds.
+    pub to: Option<KubernetesVersion>,
     /// Which way.
     pub way: Way,
     /// From which versions the charm can be upgraded.

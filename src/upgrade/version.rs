@@ -1,5 +1,7 @@
 //! The version table: which steps Kubernetes takes, and how far workers may be behind.
 
+use std::collections::BTreeSet;
+
 use super::checks::{CheckId, Finding, Verdict};
 use super::constraint::Constraint;
 use crate::names::{KubernetesVersion, UnitName};
@@ -16,9 +18,11 @@ pub enum Way {
 /// A step of the control plane.
 #[derive(Debug, Clone, Copy)]
 pub struct Step<'a> {
+    /// This unit.
+    pub me: &'a UnitName,
     /// What snapd says is installed.
     pub from: &'a KubernetesVersion,
-    /// What the charm's code declares. `None`: a channel's pin, and the store doesn't answer.
+    /// What the pin brings. `None`: a channel's pin, and the store doesn't answer.
     pub to: Option<&'a KubernetesVersion>,
     /// Which way.
     pub way: Way,
@@ -36,7 +40,7 @@ pub fn judge(
         return finding(
             Verdict::Warn,
             "the target's version is not known".to_owned(),
-            "see what the channel holds: snap info k8s",
+            format!("see what the channel holds: juju exec --unit {} -- snap info k8s", step.me),
         );
     };
     let own = control_plane(step, to);
@@ -72,7 +76,7 @@ fn control_plane(step: &Step<'_>, to: &KubernetesVersion) -> Finding {
         return finding(
             Verdict::Fail,
             seen,
-            format!("go to {between} first: juju refresh k8s --channel {between}/stable"),
+            format!("go to {between} first: juju refresh {} --channel {between}/stable", step.me.application()),
         );
     }
     if minors_up < 0 && step.way == Way::Forward {
@@ -105,10 +109,14 @@ fn skew(
         let known = workers.iter().filter_map(|(unit, version)| Some((unit, version.as_ref()?)));
         known.filter(|(_, version)| matches(version)).map(|(unit, version)| format!("{unit} {version}")).collect()
     };
-    let old = named(&|version| version.minor().1 + WORKER_SKEW < to.minor().1);
+    let too_old = |version: &KubernetesVersion| version.minor().1 + WORKER_SKEW < to.minor().1;
+    let old = named(&too_old);
     if !old.is_empty() {
         let seen = format!("too old for {to}: {}", old.join(", "));
-        return Some(finding(Verdict::Fail, seen, "refresh the workers first: juju refresh k8s-worker"));
+        let known = workers.iter().filter(|(_, version)| version.as_ref().is_some_and(too_old));
+        let applications: BTreeSet<&str> = known.map(|(unit, _)| unit.application()).collect();
+        let commands: Vec<String> = applications.iter().map(|name| format!("juju refresh {name}")).collect();
+        return Some(finding(Verdict::Fail, seen, format!("refresh the workers first: {}", commands.join("; "))));
     }
     let newer = named(&|version| version.minor() > to.minor());
     if !newer.is_empty() {
@@ -142,10 +150,14 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn me() -> UnitName {
+        UnitName::new("kubernetes", 0)
+    }
+
     fn step(from: &str, to: &str, way: Way) -> Verdict {
         let supported = "^1.31, < 1.33".parse().unwrap();
         let (from, to) = (version(from), version(to));
-        judge(&Step { from: &from, to: Some(&to), way, supported: Some(&supported) }, &[], None).verdict
+        judge(&Step { me: &me(), from: &from, to: Some(&to), way, supported: Some(&supported) }, &[], None).verdict
     }
 
     #[test]
@@ -168,9 +180,10 @@ mod tests {
     #[test]
     fn a_minor_that_was_left_out_is_named() {
         let (from, to) = (version("1.30.3"), version("1.33.0"));
-        let found = judge(&Step { from: &from, to: Some(&to), way: Way::Forward, supported: None }, &[], None);
-        assert!(found.remedy.contains("--channel 1.31/stable"), "{found:?}");
-        let unknown = judge(&Step { from: &from, to: None, way: Way::Forward, supported: None }, &[], None);
+        let found =
+            judge(&Step { me: &me(), from: &from, to: Some(&to), way: Way::Forward, supported: None }, &[], None);
+        assert_eq!(found.remedy, "go to 1.31 first: juju refresh kubernetes --channel 1.31/stable");
+        let unknown = judge(&Step { me: &me(), from: &from, to: None, way: Way::Forward, supported: None }, &[], None);
         assert_eq!(unknown.verdict, Verdict::Warn);
     }
 
@@ -192,10 +205,11 @@ mod tests {
                 (UnitName::new("k8s-worker", 0), Some(version("1.33.2"))),
                 (UnitName::new("k8s-worker", 7), worker.map(version)),
             ];
-            let step = Step { from: &from, to: Some(&to), way: Way::Forward, supported: None };
+            let step = Step { me: &me(), from: &from, to: Some(&to), way: Way::Forward, supported: None };
             let found = judge(&step, &workers, Some(&charm));
             assert_eq!(found.verdict, verdict, "{worker:?} {found:?}");
             assert_eq!(verdict != Verdict::Pass, found.seen.contains("k8s-worker/7"), "{found:?}");
+            assert_eq!(worker == Some("1.30.9"), found.remedy.ends_with("juju refresh k8s-worker"), "{found:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! snapd's answers (snapd `daemon/api_*.go`; shapes as recorded).
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -11,6 +11,9 @@ use crate::wire::{Reply, Request, Response};
 
 /// The snapd that is modelled.
 const VERSION: &str = "2.68.3-3+deb13u1+b7";
+
+/// The store's id of the snap.
+const SNAP_ID: &str = "k8sTestSnapId0000000000000000000";
 
 /// The services of a control plane, but for k8sd, which runs always.
 const SERVICES: [&str; 8] = [
@@ -65,6 +68,7 @@ impl Snapd {
         match (request.method.as_str(), parts.as_slice()) {
             ("GET", ["v2", "system-info"]) => sync(&json!({"series": "16", "version": VERSION, "on-classic": true})),
             ("GET", ["v2", "snaps", "k8s"]) => self.snap(member),
+            ("GET", ["v2", "find"]) => self.find(query),
             ("GET", ["v2", "changes"]) => self.list(now, query),
             ("GET", ["v2", "changes", id]) => match self.changes.iter().find(|change| change.id == *id) {
                 Some(change) => sync(&as_json(change, now)),
@@ -87,7 +91,7 @@ impl Snapd {
         let mut apps = vec![json!({"snap": "k8s", "name": "k8s"})];
         apps.extend(self.services(member).as_array().cloned().unwrap_or_default());
         let mut result = json!({
-            "id": "k8sTestSnapId0000000000000000000", "title": "k8s", "name": "k8s", "status": "active", "type": "app",
+            "id": SNAP_ID, "title": "k8s", "name": "k8s", "status": "active", "type": "app",
             "version": snap.version.to_string(), "revision": snap.revision.to_string(), "confinement": "classic",
             "private": false, "devmode": false, "jailmode": false, "ignore-validation": false, "base": "core22",
             "install-date": instant(snap.since), "installed-size": super::changes::SIZE, "apps": apps,
@@ -101,6 +105,27 @@ impl Snapd {
             result["hold"] = json!("2320-01-01T00:00:00Z");
         }
         sync(&result)
+    }
+
+    /// What the store holds, by channel.
+    fn find(&self, query: &str) -> Reply {
+        if query != "name=k8s" {
+            return refuse(404, "Not Found", "snap not found", Some(("snap-not-found", json!(query))));
+        }
+        let released = |(channel, revision): (&String, &u32)| {
+            let version = self.store.revisions.get(revision)?.to_string();
+            let (revision, size) = (revision.to_string(), super::changes::SIZE);
+            let released = json!({
+                "revision": revision, "confinement": "classic", "version": version, "channel": channel,
+                "epoch": {"read": [0], "write": [0]}, "size": size, "released-at": instant(SimTime(0)),
+            });
+            Some((channel.clone(), released))
+        };
+        let channels: Map<String, Value> = self.store.channels.iter().filter_map(released).collect();
+        let snap = json!({"id": SNAP_ID, "name": "k8s", "type": "app", "status": "available", "channels": channels});
+        let answer =
+            json!({"type": "sync", "status-code": 200, "status": "OK", "result": [snap], "sources": ["store"]});
+        respond(200, &answer)
     }
 
     fn services(&self, member: bool) -> Value {

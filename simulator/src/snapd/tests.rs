@@ -5,7 +5,10 @@ use crate::wire::{Reply, Request};
 
 fn store() -> Store {
     let version = |text| Version::parse(text).unwrap();
-    Store { revisions: [(2001, version("1.31.3")), (2002, version("1.32.1"))].into(), channels: BTreeMap::new() }
+    Store {
+        revisions: [(2001, version("1.31.3")), (2002, version("1.32.1"))].into(),
+        channels: [("1.31-classic/stable".to_owned(), 2001), ("1.32-classic/stable".to_owned(), 2002)].into(),
+    }
 }
 
 fn ask(snapd: &mut Snapd, now: u64, method: &str, path: &str, body: &str) -> (u16, Value) {
@@ -98,4 +101,19 @@ fn refusals_are_those_of_a_real_snapd() {
         assert_eq!(u64::from(status), recorded["status-code"].as_u64().unwrap(), "{body}");
         assert_eq!(answer["result"]["kind"], recorded["result"]["kind"], "{answer}");
     }
+}
+
+#[test]
+fn the_store_tells_what_is_in_which_channel() {
+    let recorded: Value = serde_json::from_str(include_str!("../../recorded/snapd/2.68.3-store/find.json")).unwrap();
+    let (status, answer) = ask(&mut installed(), 100_000, "GET", "/v2/find?name=k8s", "");
+    assert_eq!(status, 200);
+    let channels = |answer: &Value| {
+        let channels = answer["result"][0]["channels"].as_object().unwrap().clone();
+        let told = channels.iter().map(|(name, held)| {
+            (name.clone(), held["version"].clone(), held["revision"].clone(), held.as_object().unwrap().len())
+        });
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(channels(&answer), channels(&recorded));
 }

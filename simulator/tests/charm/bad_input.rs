@@ -31,6 +31,14 @@ impl Stage {
         change(&mut relation.scope.get_mut(&unit(number)).unwrap().content, application);
     }
 
+    /// What a script in the context of `k8s/0` did, as by `juju-exec`.
+    async fn exec(&mut self, script: &str) -> k8s_sim::engine::Ran {
+        self.rehearsal.engine.model.exec(&unit(0), script.to_owned(), None);
+        self.rehearsal.engine.notice_all();
+        self.pass(5).await;
+        self.rehearsal.engine.ran.iter().rev().find(|ran| ran.wake_up).unwrap().clone()
+    }
+
     async fn event(&mut self, number: u32, event: &str) -> k8s_sim::engine::Ran {
         self.rehearsal.engine.repeat(&unit(number), event, 1).await.unwrap().pop().unwrap()
     }
@@ -46,6 +54,7 @@ async fn by_hand_it_says_how_it_is_used_and_ends_with_64() {
     assert!(said.contains("JUJU_UNIT_NAME is not set") && said.contains("Usage:"), "{said}");
     assert_eq!(by_hand(&["--weather"]).status.code(), Some(64));
     assert_eq!(by_hand(&["--help"]).status.code(), Some(0));
+    // Half an environment, and no Juju that could be told.
     let half = Command::new(stage.charm()).env_clear().env("JUJU_UNIT_NAME", "k8s/0").output().unwrap();
     let said = String::from_utf8(half.stderr).unwrap();
     assert_eq!(half.status.code(), Some(64));
@@ -53,13 +62,32 @@ async fn by_hand_it_says_how_it_is_used_and_ends_with_64() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn an_environment_of_jujus_that_lacks_a_variable_is_a_status_that_names_it() {
+    let mut stage = Stage::deployed(1).await;
+    for (change, says) in [
+        ("-u JUJU_CHARM_DIR", "JUJU_CHARM_DIR is not set: this needs Juju 3.3 or later"),
+        ("JUJU_UNIT_NAME=k8s-0", "JUJU_UNIT_NAME is `k8s-0`, not a unit's name such as `k8s/0`"),
+    ] {
+        let ran = stage.exec(&format!("exec env {change} JUJU_DISPATCH_PATH=hooks/start ./dispatch")).await;
+        assert_eq!(
+            (ran.ended, ran.calls.as_slice()),
+            (Ended::Exit(0), &["status-set".to_owned()][..]),
+            "{}",
+            ran.output
+        );
+        let message = ran.status.unwrap();
+        assert!(message.starts_with(&format!("blocked: {says}")), "{message}");
+        assert!(message.ends_with("Restart the agent: systemctl restart jujud-machine-*"), "{message}");
+    }
+    let odd = "JUJU_REMOTE_UNIT=? JUJU_PRINCIPAL_UNIT=? JUJU_VERSION=? JUJU_SECRET_ID=x JUJU_SECRET_REVISION=?";
+    let ran = stage.exec(&format!("exec env {odd} JUJU_DISPATCH_PATH=hooks/update-status ./dispatch")).await;
+    assert_eq!((ran.ended, stage.message(0).as_str()), (Ended::Exit(0), "Ready"), "what no hook depends on");
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn events_and_actions_that_nobody_knows_end_well() {
     let mut stage = Stage::deployed(1).await;
-    let script = "exec env JUJU_DISPATCH_PATH=hooks/fnord_storage_attached ./dispatch".to_owned();
-    stage.rehearsal.engine.model.exec(&unit(0), script, None);
-    stage.rehearsal.engine.notice_all();
-    stage.pass(5).await;
-    let ran = stage.rehearsal.engine.ran.iter().rev().find(|ran| ran.wake_up).unwrap();
+    let ran = stage.exec("exec env JUJU_DISPATCH_PATH=hooks/fnord_storage_attached ./dispatch").await;
     assert_eq!((ran.ended, ran.calls.as_slice()), (Ended::Exit(0), &["juju-log".to_owned()][..]));
     assert_eq!(ran.log[0].0, "DEBUG");
     let unknown = stage.action(0, "dance", json!({})).await;
